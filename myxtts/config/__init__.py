@@ -1,0 +1,1 @@
+"""Typed settings: dataclasses, presets, strict YAML. Imports nothing heavy."""

@@ -1,0 +1,15 @@
+"""The two range checks that nearly every setting needs, with errors that name the flag, the value and the way out."""
+
+from __future__ import annotations
+
+from myxtts.errors import ConfigError
+
+
+def at_least(flag: str, value: float | None, minimum: float, *, hint: str) -> None:
+    if value is not None and not value >= minimum:
+        raise ConfigError(f"{flag} is {value}, must be at least {minimum:g}", hint=hint)
+
+
+def in_range(flag: str, value: float | None, minimum: float, maximum: float, *, hint: str) -> None:
+    if value is not None and not minimum <= value <= maximum:
+        raise ConfigError(f"{flag} is {value}, must be between {minimum:g} and {maximum:g}", hint=hint)

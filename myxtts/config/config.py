@@ -1,0 +1,91 @@
+"""The whole configuration: its parts, flat construction, and the checks across parts."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from myxtts.config.data import DataConfig
+from myxtts.config.model import ModelConfig
+from myxtts.config.suggest import unknown_name
+from myxtts.config.training import TrainingConfig
+from myxtts.errors import ConfigError
+
+__all__ = ["PARTS", "DataConfig", "ModelConfig", "TrainingConfig", "XTTSConfig", "part_of"]
+
+PARTS: dict[str, type[DataConfig] | type[ModelConfig] | type[TrainingConfig]] = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "training": TrainingConfig,
+}
+
+
+def part_of(name: str) -> str:
+    """The part that has this field; names are unique over all parts, so a field can be given flat."""
+    for part, cls in PARTS.items():
+        if name in {item.name for item in dataclasses.fields(cls)}:
+            return part
+    known = [item.name for cls in PARTS.values() for item in dataclasses.fields(cls)]
+    raise unknown_name("setting", name, [*PARTS, *known])
+
+
+@dataclass(frozen=True, init=False)
+class XTTSConfig:
+    """All settings of a run. A field of a part may be given flat: `XTTSConfig(multi_gpu=True)`."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __init__(
+        self,
+        data: DataConfig | None = None,
+        model: ModelConfig | None = None,
+        training: TrainingConfig | None = None,
+        **flat: Any,
+    ) -> None:
+        given: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+        for name, value in flat.items():
+            given[part_of(name)][name] = value
+        for part, whole in (("data", data), ("model", model), ("training", training)):
+            if whole is not None and given[part]:
+                raise ConfigError(
+                    f"{', '.join(given[part])} given both flat and inside {part}=",
+                    hint=f"put all of {part}'s settings in one place",
+                )
+            object.__setattr__(self, part, whole if whole is not None else PARTS[part](**given[part]))
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        data, training = self.data, self.training
+        if (data.data_gpu is None) != (data.model_gpu is None):
+            given, missing = ("--data-gpu", "--model-gpu") if data.model_gpu is None else ("--model-gpu", "--data-gpu")
+            raise ConfigError(
+                f"{given} was given without {missing}",
+                hint="give both for the dual pipeline, or neither to train on one device",
+            )
+        if training.enable_memory_isolation and data.data_gpu is None:
+            raise ConfigError(
+                "--enable-memory-isolation was given without --data-gpu and --model-gpu",
+                hint="memory limits belong to the dual pipeline: add --data-gpu 0 --model-gpu 1",
+            )
+        if training.multi_gpu and data.data_gpu is not None:
+            raise ConfigError(
+                "--multi-gpu was given beside --data-gpu",
+                hint="one data GPU and several mirrored model GPUs are --data-gpu 0 --model-gpu 1,2",
+            )
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> XTTSConfig:
+        """Read a YAML file strictly: an unknown key or a wrong type is an error that names it."""
+        from myxtts.config.loading import read_yaml
+
+        return cls(**read_yaml(path))
+
+    def to_yaml(self, path: str | Path) -> None:
+        """Write every setting, resolved; `from_yaml` gives an equal configuration back."""
+        from myxtts.config.loading import write_yaml
+
+        write_yaml(self, path)

@@ -1,0 +1,95 @@
+"""What is read, how it is batched, and which device prepares it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from myxtts.config.checks import at_least, in_range
+from myxtts.config.gpus import GpuIndices, parse_gpu_indices
+from myxtts.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Corpora, batches, and the producer's side of the pipeline."""
+
+    train_data: str | None = None
+    """Folder of recordings to learn from (LJSpeech, VCTK, Common Voice or a JSONL manifest)."""
+
+    val_data: str | None = None
+    """Folder held out for validation; without it every 20th clip of the training folder is held out."""
+
+    language: str = "en"
+    """Language of clips whose metadata has no language column (en, fa, de, ...)."""
+
+    cache_dir: str | None = None
+    """Where prepared shards are kept; by default beside the user's other caches."""
+
+    batch_size: int | None = None
+    """Clips in a batch; without it, batches are filled by --batch-seconds."""
+
+    batch_seconds: float = 120.0
+    """Audio seconds in a batch, padding included, when --batch-size is not given."""
+
+    num_workers: int = 0
+    """Processes that read shards; 0 reads on threads of this process."""
+
+    buffer_size: int = 50
+    """Batches prepared ahead of the model; one of 32 clips costs about 25 MB on the host."""
+
+    data_gpu: int | None = None
+    """GPU that turns audio into mels and codes; needs --model-gpu."""
+
+    model_gpu: GpuIndices = None
+    """GPU that trains the model, or several ("1,2,3") to mirror it; needs --data-gpu."""
+
+    model_start_delay: float = 2.0
+    """Longest wait, in seconds, for the buffer to fill before training starts."""
+
+    text_frontend: Literal["phonemes", "characters", "bpe"] = "phonemes"
+    """What the model reads: espeak phonemes (best from scratch), characters, or byte-pair pieces."""
+
+    vocab_size: int = 2000
+    """Most pieces in a byte-pair vocabulary trained on the corpus."""
+
+    min_clip_seconds: float = 0.4
+    """Shorter clips are refused."""
+
+    max_clip_seconds: float = 20.0
+    """Longer clips are refused."""
+
+    max_text_chars: int = 400
+    """Longer transcripts are refused."""
+
+    trim_silence: bool = False
+    """Cut silence at both ends of each clip."""
+
+    normalise_loudness: bool = False
+    """Bring each clip to the same loudness."""
+
+    max_refused_share: float = 0.2
+    """Preparing stops when a larger share of the clips is refused."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model_gpu", parse_gpu_indices("--model-gpu", self.model_gpu))
+        at_least("--batch-size", self.batch_size, 1, hint="start at 16 and halve it when memory runs out")
+        at_least("--batch-seconds", self.batch_seconds, 1.0, hint="120 fits a 12 GB GPU at the normal size")
+        at_least("--num-workers", self.num_workers, 0, hint="0 reads on threads of the training process")
+        at_least(
+            "--buffer-size",
+            self.buffer_size,
+            1,
+            hint="start at 50; raise it only if the stall share stays above 5 %",
+        )
+        at_least("--model-start-delay", self.model_start_delay, 0.0, hint="the default is 2.0 seconds")
+        at_least("--data-gpu", self.data_gpu, 0, hint="GPUs are numbered from 0 as nvidia-smi shows them")
+        at_least("--vocab-size", self.vocab_size, 300, hint="2,000 is a good size for one language")
+        at_least("--min-clip-seconds", self.min_clip_seconds, 0.05, hint="the default is 0.4")
+        at_least("--max-text-chars", self.max_text_chars, 1, hint="the default is 400")
+        in_range("--max-refused-share", self.max_refused_share, 0.0, 1.0, hint="1 accepts any number of refusals")
+        if self.max_clip_seconds <= self.min_clip_seconds:
+            raise ConfigError(
+                f"--max-clip-seconds is {self.max_clip_seconds}, not above --min-clip-seconds {self.min_clip_seconds}",
+                hint="the defaults are 0.4 and 20 seconds",
+            )

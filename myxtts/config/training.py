@@ -1,0 +1,107 @@
+"""How the model learns, on which devices, and where a run writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from myxtts.config.checks import at_least, in_range
+from myxtts.config.gpus import as_tuple
+from myxtts.config.presets import FROM_PRESET, OPTIMIZATION_LEVELS, fill_from
+from myxtts.errors import ConfigError
+
+Stage = Literal["codec", "gpt", "decoder"]
+MIN_MEMORY_MB = 256
+"""TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Stages, optimiser, devices of the model, memory limits and the run's folder."""
+
+    run_dir: str = "runs/default"
+    """Folder of everything that a run writes: config.yaml, events.jsonl, checkpoints, samples, report.html."""
+
+    checkpoint_dir: str | None = None
+    """Folder of the checkpoints; by default inside the run's folder."""
+
+    keep: int = 3
+    """Checkpoints kept beside the best one."""
+
+    checkpoint_every: int = 500
+    """Steps between checkpoints."""
+
+    validate_every: int = 500
+    """Steps between validations."""
+
+    stage: Stage | None = None
+    """Train this stage only; without it, all stages that are not done yet, in order."""
+
+    epochs: int = 100
+    """Passes over the corpus, for each stage."""
+
+    max_steps: int | None = None
+    """Most steps of each stage; without it, the preset's recipe or --epochs, whichever ends first."""
+
+    seed: int = 0
+    """Decides the order of the data, the initial weights and every sampled number."""
+
+    log_every: int = 20
+    """Steps between two lines of the log."""
+
+    learning_rate: float | None = None
+    """Highest learning rate; without it, the recipe's of the stage."""
+
+    grad_accum: int = 1
+    """Batches whose gradients are added up before the optimiser steps."""
+
+    optimization_level: Literal["basic", "enhanced", "experimental"] = "basic"
+    """Named set: basic changes nothing, enhanced compiles steps with XLA, experimental adds mixed precision."""
+
+    jit_compile: bool = field(default=FROM_PRESET)
+    """Compile the train step with XLA (set by --optimization-level unless given)."""
+
+    mixed_precision: bool = field(default=FROM_PRESET)
+    """Compute in 16 bits on GPUs that can (set by --optimization-level unless given)."""
+
+    multi_gpu: bool = False
+    """Mirror the model over all visible GPUs."""
+
+    visible_gpus: str | None = None
+    """GPUs that may be used, with commas between ("0,1"); without it, all."""
+
+    enable_memory_isolation: bool = False
+    """Give the data GPU and the model GPU hard memory limits; needs --data-gpu and --model-gpu."""
+
+    data_gpu_memory: int = 8192
+    """Memory limit of the data GPU in MB, with --enable-memory-isolation."""
+
+    model_gpu_memory: int = 16384
+    """Memory limit of the model GPU in MB, with --enable-memory-isolation."""
+
+    simulate_gpus: int = 0
+    """Let this many CPU devices stand for GPUs: the whole pipeline without a GPU."""
+
+    def __post_init__(self) -> None:
+        fill_from(self, OPTIMIZATION_LEVELS, "--optimization-level", self.optimization_level)
+        at_least("--keep", self.keep, 1, hint="the default is 3")
+        at_least("--checkpoint-every", self.checkpoint_every, 1, hint="the default is 500 steps")
+        at_least("--validate-every", self.validate_every, 1, hint="the default is 500 steps")
+        at_least("--epochs", self.epochs, 1, hint="the default is 100")
+        at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
+        at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
+        at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
+        in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
+        at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
+        for flag, limit_mb in (
+            ("--data-gpu-memory", self.data_gpu_memory),
+            ("--model-gpu-memory", self.model_gpu_memory),
+        ):
+            at_least(flag, limit_mb, MIN_MEMORY_MB, hint="limits are in MB: 8192 is 8 GB")
+        try:
+            as_tuple(self.visible_gpus)
+        except ConfigError:
+            raise ConfigError(
+                f"--visible-gpus is {self.visible_gpus!r}, must be different GPU numbers with commas between",
+                hint='for example --visible-gpus "0,1"; leave it out to see all GPUs',
+            ) from None
