@@ -73,7 +73,7 @@ class Block(Part):
         width = x_BSD.shape[-1] // self.heads
         qkv = tf.reshape(self.qkv(self.attention_norm(x_BSD)), [shape[0], shape[1], 3, self.heads, width])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]), 3)
-        scores = tf.matmul(query * width**-0.5, key, transpose_b=True) + bias_B1SS
+        scores = tf.matmul(query, key, transpose_b=True) * width**-0.5 + bias_B1SS
         probabilities = tf.nn.softmax(scores)
         found = merge_heads(tf.matmul(dropout(probabilities, self.rate, seed, site), value))
         x_BSD = x_BSD + dropout(self.attention_out(found), self.rate, seed, site + 1)

@@ -186,8 +186,8 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: int) -> tf.
     seed = tf.random.experimental.stateless_fold_in(seed, site)
     words = tf.random.stateless_uniform([(count + 3) // 4], seed, None, None, tf.int32)
     bytes_ = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count]
-    keep = tf.cast(tf.reshape(bytes_, tf.shape(x)) >= tf.constant(threshold, tf.uint8), x.dtype)
-    return x * keep * (256.0 / (256 - threshold))
+    kept = tf.reshape(bytes_, tf.shape(x)) >= tf.constant(threshold, tf.uint8)
+    return x * tf.where(kept, tf.constant(256.0 / (256 - threshold), x.dtype), tf.zeros([], x.dtype))
 
 
 def split_heads(x_BTD: tf.Tensor, heads: int) -> tf.Tensor:
