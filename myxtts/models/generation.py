@@ -262,8 +262,9 @@ class Generator:
         batch = tf.shape(code_B)[0]
         position_D = tf.gather(tf.convert_to_tensor(gpt.audio_position.table), state.step)
         x_BD = gpt.audio_embedding(code_B) + position_D
-        bias_BC = tf.where(tf.range(tf.shape(state.bias_BC)[1]) == place, 0.0, state.bias_BC)
-        rows = _cache_rows(batch, gpt.config.gpt_heads, place)
+        capacity = tf.shape(state.bias_BC)[1]
+        bias_BC = tf.where(tf.range(capacity) == place, 0.0, state.bias_BC)
+        rows = _cache_rows(batch, gpt.config.gpt_heads, capacity, place)
         keys, values, looked = [], [], []
         for layer, block in enumerate(gpt.blocks):
             x_BD, key, value, probabilities = _block_step(
@@ -288,8 +289,8 @@ def _block_step(
     width = x_BD.shape[-1] // block.heads
     qkv = tf.reshape(block.qkv(block.attention_norm(x_BD)), [-1, 3, block.heads, width])
     query, key, value = tf.unstack(qkv, 3, axis=1)
-    keys_BHCd = tf.tensor_scatter_nd_update(keys_BHCd, rows, key)
-    values_BHCd = tf.tensor_scatter_nd_update(values_BHCd, rows, value)
+    keys_BHCd = _written(keys_BHCd, rows, key)
+    values_BHCd = _written(values_BHCd, rows, value)
     scores = tf.matmul(query[:, :, None] * width**-0.5, keys_BHCd, transpose_b=True) + bias_BC[:, None, None]
     probabilities = tf.nn.softmax(scores)
     found_BD = tf.reshape(tf.matmul(probabilities, values_BHCd), [-1, x_BD.shape[-1]])
@@ -306,10 +307,19 @@ def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, bat
     return tf.argmax(tf.add_n(over_text), -1, tf.int32)[:, None]
 
 
-def _cache_rows(batch: tf.Tensor, heads: int, place: tf.Tensor) -> tf.Tensor:
-    """[B, H, 3] indices of one position of the cache."""
-    b, h = tf.meshgrid(tf.range(batch), tf.range(heads), indexing="ij")
-    return tf.stack([b, h, tf.zeros_like(b) + place], -1)
+def _cache_rows(batch: tf.Tensor, heads: int, capacity: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """Indices of one position of the cache, for every batch row and head, in a cache seen as [B * H * C, d]."""
+    return tf.range(batch * heads) * capacity + place
+
+
+def _written(cache_BHCd: tf.Tensor, rows: tf.Tensor, new_BHd: tf.Tensor) -> tf.Tensor:
+    """The same buffer with one position changed: TensorFlow's scatter would copy the cache at every step.
+
+    Safe because nothing else holds the buffer: `_grown` made it, and what reads it comes before the next write.
+    """
+    flat = tf.reshape(cache_BHCd, [-1, cache_BHCd.shape[-1]])
+    flat = tf.raw_ops.InplaceUpdate(x=flat, i=rows, v=tf.reshape(new_BHd, [-1, cache_BHCd.shape[-1]]))
+    return tf.reshape(flat, tf.shape(cache_BHCd))
 
 
 def _grown(state: State, by: tf.Tensor) -> State:
