@@ -44,7 +44,7 @@ class ModelConfig:
     """Vectors that the perceiver makes of a reference clip."""
 
     dvae_width: int = field(default=FROM_PRESET)
-    """Channels inside the DVAE."""
+    """Channels of the DVAE at the rate of the codes; half as many at twice that rate."""
 
     dvae_code_width: int = field(default=FROM_PRESET)
     """Width of a codebook entry."""
