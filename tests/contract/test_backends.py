@@ -146,7 +146,8 @@ placed = {{}}
 for role in plan.roles:
     with tf.device(role.name):
         placed[role.role] = tf.random.uniform([2]).backing_device
-print(json.dumps([plan.mode, placed, len(tf.config.list_logical_devices("CPU")), tf.config.get_soft_device_placement()]))
+cpus = tf.config.list_logical_devices("CPU")
+print(json.dumps([plan.mode, placed, len(cpus), tf.config.get_soft_device_placement()]))
 """
 
 

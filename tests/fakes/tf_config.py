@@ -1,7 +1,7 @@
 """A recording stand-in for `tf.config` with as many GPUs as a test wants.
 
-The only fake in the project, because no machine of ours has a GPU. `tests/contract/test_tf_config_fake.py` runs the same cases
-against it and against the real `tf.config`, so that it cannot drift from what TensorFlow does.
+The only fake in the project, because no machine of ours has a GPU. `tests/contract/test_tf_config_fake.py` runs the
+same cases against it and against the real `tf.config`, so that it cannot drift from what TensorFlow does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Experimental:
     def set_memory_growth(self, device: PhysicalDevice, enable: bool) -> None:
         if device.device_type != "GPU":
             raise ValueError("Cannot set memory growth on non-GPU and non-Pluggable devices")
-        if device in self.owner.virtual and self.owner.virtual[device]:
+        if self.owner.virtual.get(device):
             raise ValueError("Cannot set memory growth on device when virtual devices configured")
         if self.owner.growth.get(device) == enable:
             return
