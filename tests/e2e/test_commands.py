@@ -31,7 +31,8 @@ def test_a_dry_run_imports_no_tensorflow_before_or_after_the_plan() -> None:
 
 def test_the_documented_flags_are_all_there() -> None:
     documented = """--train-data --val-data --batch-size --epochs --data-gpu --model-gpu --buffer-size
-    --model-start-delay --enable-memory-isolation --data-gpu-memory --model-gpu-memory --grad-accum --mixed-precision --optimization-level
+    --model-start-delay --enable-memory-isolation --data-gpu-memory --model-gpu-memory --grad-accum --mixed-precision
+    --optimization-level
     --num-workers --config --multi-gpu --visible-gpus --checkpoint-dir --fresh --model-size --run-dir --stage
     --max-steps --seed --log-every --simulate-gpus --dry-run --debug"""
 
