@@ -83,7 +83,7 @@ class ModelConfig:
     """Stop tokens after a clip's codes that count in the loss; XTTS v2 was trained with 4."""
 
     dvae_width: int = field(default=FROM_PRESET)
-    """Channels inside the DVAE."""
+    """Channels of the DVAE at the rate of the codes; half as many at twice that rate."""
 
     dvae_code_width: int = field(default=FROM_PRESET)
     """Width of a codebook entry."""
