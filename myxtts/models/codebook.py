@@ -56,9 +56,7 @@ class Codebook(keras.layers.Layer):
         latents_BNC = tf.cast(latents_BNC, tf.float32)
         vectors_KC = tf.convert_to_tensor(self.vectors_KC)
         # |x - v|^2 without |x|^2, which no choice of v changes.
-        distances_BNK = tf.reduce_sum(vectors_KC**2, axis=-1) - 2.0 * tf.einsum(
-            "bnc,kc->bnk", latents_BNC, vectors_KC
-        )
+        distances_BNK = tf.reduce_sum(vectors_KC**2, axis=-1) - 2.0 * tf.einsum("bnc,kc->bnk", latents_BNC, vectors_KC)
         codes_BN = tf.argmin(distances_BNK, axis=-1, output_type=tf.int32)
         return self.look_up(codes_BN), codes_BN
 

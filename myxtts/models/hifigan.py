@@ -195,7 +195,7 @@ def _stretch(x_BTD: tf.Tensor, lengths_B: tf.Tensor, made: tf.Tensor, ratio: flo
     """Linear interpolation between sample centres, held at each row's own ends."""
     centre_T = (tf.range(made, dtype=tf.float32) + 0.5) / ratio - 0.5
     last_B1 = tf.cast(lengths_B, tf.float32)[:, None] - 1.0
-    where_BT = tf.clip_by_value(centre_T[None], 0.0, tf.maximum(last_B1, 0.0))
+    where_BT = tf.maximum(tf.minimum(centre_T[None], last_B1), 0.0)
     low_BT = tf.floor(where_BT)
     share_BT1 = tf.cast(where_BT - low_BT, x_BTD.dtype)[:, :, None]
     low_BT = tf.cast(low_BT, tf.int32)

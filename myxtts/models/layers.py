@@ -213,9 +213,7 @@ def split_heads(x_BTD: tf.Tensor, heads: int) -> tf.Tensor:
 def merge_heads(x_BHTd: tf.Tensor) -> tf.Tensor:
     """[B, H, T, d] to [B, T, H * d]."""
     shape = tf.shape(x_BHTd)
-    return tf.reshape(
-        tf.transpose(x_BHTd, [0, 2, 1, 3]), [shape[0], shape[2], x_BHTd.shape[1] * x_BHTd.shape[3]]
-    )
+    return tf.reshape(tf.transpose(x_BHTd, [0, 2, 1, 3]), [shape[0], shape[2], x_BHTd.shape[1] * x_BHTd.shape[3]])
 
 
 def length_mask(lengths_B: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
