@@ -70,7 +70,7 @@ class WaveSource:
 
 
 class Phases:
-    """Two phases like training's: a frozen network over spectra, and a step with gradients. `repeats` sets their length."""
+    """Phases like training's: a frozen network over spectra, and a step with gradients; `repeats` sets the length."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(1)
@@ -109,9 +109,7 @@ class Phases:
             with tf.GradientTape() as tape:
                 hidden = tf.nn.gelu(tf.einsum("btw,wv->btv", mel, self._trained[0]))
                 loss = tf.reduce_mean(tf.square(tf.einsum("btw,wv->btv", hidden, self._trained[1])))
-            for variable, gradient in zip(
-                self._trained, tape.gradient(loss, self._trained), strict=True
-            ):
+            for variable, gradient in zip(self._trained, tape.gradient(loss, self._trained), strict=True):
                 variable.assign_sub(1e-4 * gradient)
         return loss
 
@@ -292,9 +290,7 @@ def summarise(rounds: list[dict[str, Timing]], telemetry_us: float) -> dict[str,
 
     return {
         "efficiency_of_side_by_side": median(lambda r: ms(r, "side by side") / ms(r, "pipelined")),
-        "efficiency_of_alone": median(
-            lambda r: max(ms(r, "data alone"), ms(r, "model alone")) / ms(r, "pipelined")
-        ),
+        "efficiency_of_alone": median(lambda r: max(ms(r, "data alone"), ms(r, "model alone")) / ms(r, "pipelined")),
         "speed_up_over_sequential": median(lambda r: ms(r, "sequential") / ms(r, "pipelined")),
         "stall_share_at_0.8": median(lambda r: r["pipelined, data 0.8"].stall_share or 0.0),
         "oscillation": median(lambda r: r["pipelined, data 0.8"].oscillation or 0.0),
