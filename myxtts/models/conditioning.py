@@ -31,13 +31,13 @@ PERCEIVER_HEAD_WIDTH = 64
 class MelAttention(Part):
     """One block of the conditioning encoder: group norm, attention over all frames, residual."""
 
-    def __init__(self, width: int, heads: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, width: int, heads: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
         self.heads = heads
-        self.norm = GroupNorm(width)
-        self.qkv = Linear(width, 3 * width, std=width**-0.5)
+        self.norm = GroupNorm(width, name="norm")
+        self.qkv = Linear(width, 3 * width, std=width**-0.5, name="qkv")
         # Starts as the identity, as in the original: the block adds nothing until it has learnt something.
-        self.out = Linear(width, width, std=0.0)
+        self.out = Linear(width, width, std=0.0, name="out")
 
     def call(self, x_BTD: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
         unit_BTD = self.norm(x_BTD, mask_BT)
@@ -48,16 +48,16 @@ class MelAttention(Part):
 class PerceiverLayer(Part):
     """Latents look at themselves and at the context, then a gated feed-forward layer."""
 
-    def __init__(self, width: int, heads: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, width: int, heads: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
         inner = heads * PERCEIVER_HEAD_WIDTH
         hidden = int(width * 4 * 2 / 3)
         self.heads = heads
-        self.query = Linear(width, inner, bias=False, std=width**-0.5)
-        self.key_value = Linear(width, 2 * inner, bias=False, std=width**-0.5)
-        self.out = Linear(inner, width, bias=False, std=inner**-0.5)
-        self.up = Linear(width, 2 * hidden, std=width**-0.5)
-        self.down = Linear(hidden, width, std=hidden**-0.5)
+        self.query = Linear(width, inner, bias=False, std=width**-0.5, name="query")
+        self.key_value = Linear(width, 2 * inner, bias=False, std=width**-0.5, name="key_value")
+        self.out = Linear(inner, width, bias=False, std=inner**-0.5, name="out")
+        self.up = Linear(width, 2 * hidden, std=width**-0.5, name="up")
+        self.down = Linear(hidden, width, std=hidden**-0.5, name="down")
 
     def call(self, latents_BLD: tf.Tensor, context_BTD: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
         everything = tf.concat([latents_BLD, context_BTD], 1)
@@ -71,14 +71,20 @@ class PerceiverLayer(Part):
 class Conditioning(Part):
     """mel_BTM -> latents_BLD; frames beyond `mel_lengths_B` change nothing."""
 
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
+        super().__init__(**{"name": "conditioning", **keras_options})
         width = config.gpt_width
-        self.project = Linear(MEL_BINS, width, std=MEL_BINS**-0.5)
-        self.blocks = [MelAttention(width, config.gpt_heads) for _ in range(config.conditioning_layers)]
-        self.latents = self.weight("latents", (config.conditioning_latents, width), normal(0.02))
-        self.perceiver = [PerceiverLayer(width, config.perceiver_heads) for _ in range(config.perceiver_layers)]
-        self.norm = RMSNorm(width)
+        self.project = Linear(MEL_BINS, width, std=MEL_BINS**-0.5, name="project")
+        self.blocks = [
+            MelAttention(width, config.gpt_heads, name=f"block_{index + 1}")
+            for index in range(config.conditioning_layers)
+        ]
+        self.declare("latents", (config.conditioning_latents, width), normal(0.02))
+        self.perceiver = [
+            PerceiverLayer(width, config.perceiver_heads, name=f"perceiver_{index + 1}")
+            for index in range(config.perceiver_layers)
+        ]
+        self.norm = RMSNorm(width, name="norm")
 
     def call(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor | None = None) -> tf.Tensor:
         mask_BT = None if mel_lengths_B is None else length_mask(mel_lengths_B, tf.shape(mel_BTM)[1])

@@ -56,24 +56,24 @@ class BlockOutput(NamedTuple):
 class Block(Part):
     """One GPT-2 block: attention and feed-forward, each with a norm before and a residual around."""
 
-    def __init__(self, width: int, heads: int, layers: int, rate: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, width: int, heads: int, layers: int, rate: float, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
         self.heads = heads
         self.rate = rate
         residual_std = 0.02 / (2 * layers) ** 0.5
-        self.attention_norm = LayerNorm(width)
-        self.qkv = Linear(width, 3 * width)
-        self.attention_out = Linear(width, width, std=residual_std)
-        self.feed_norm = LayerNorm(width)
-        self.up = Linear(width, 4 * width)
-        self.down = Linear(4 * width, width, std=residual_std)
+        self.attention_norm = LayerNorm(width, name="attention_norm")
+        self.qkv = Linear(width, 3 * width, name="qkv")
+        self.attention_out = Linear(width, width, std=residual_std, name="attention_out")
+        self.feed_norm = LayerNorm(width, name="feed_norm")
+        self.up = Linear(width, 4 * width, name="up")
+        self.down = Linear(4 * width, width, std=residual_std, name="down")
 
     def call(self, x_BSD: tf.Tensor, bias_B1SS: tf.Tensor, seed: tf.Tensor | None, *, site: int) -> BlockOutput:
         shape = tf.shape(x_BSD)
         width = x_BSD.shape[-1] // self.heads
         qkv = tf.reshape(self.qkv(self.attention_norm(x_BSD)), [shape[0], shape[1], 3, self.heads, width])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]), 3)
-        scores = tf.matmul(query * width**-0.5, key, transpose_b=True) + bias_B1SS
+        scores = tf.matmul(query, key, transpose_b=True) * width**-0.5 + bias_B1SS
         probabilities = tf.nn.softmax(scores)
         found = merge_heads(tf.matmul(dropout(probabilities, self.rate, seed, site), value))
         x_BSD = x_BSD + dropout(self.attention_out(found), self.rate, seed, site + 1)
@@ -85,25 +85,26 @@ class Block(Part):
 class GPT(Part):
     """Next text token and next audio code from everything before them, in the reference's voice."""
 
-    def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
+        super().__init__(**{"name": "gpt", **keras_options})
         width = config.gpt_width
         self.config = config
         self.audio_start = config.audio_codes
         self.audio_stop = config.audio_codes + 1
         audio_vocab = config.audio_codes + 2
-        self.text_embedding = Embedding(config.text_vocab, width)
-        self.audio_embedding = Embedding(audio_vocab, width)
-        self.text_position = Embedding(config.max_text_tokens + 2, width)
-        self.audio_position = Embedding(config.max_audio_tokens + 3, width)
+        self.text_embedding = Embedding(config.text_vocab, width, name="text_embedding")
+        self.audio_embedding = Embedding(audio_vocab, width, name="audio_embedding")
+        self.text_position = Embedding(config.max_text_tokens + 2, width, name="text_position")
+        self.audio_position = Embedding(config.max_audio_tokens + 3, width, name="audio_position")
         self.blocks = [
-            Block(width, config.gpt_heads, config.gpt_layers, config.dropout) for _ in range(config.gpt_layers)
+            Block(width, config.gpt_heads, config.gpt_layers, config.dropout, name=f"block_{index + 1}")
+            for index in range(config.gpt_layers)
         ]
         # GPT-2's own last norm and XTTS's stand in a row; published weights need both.
-        self.last_norm = LayerNorm(width)
-        self.head_norm = LayerNorm(width)
-        self.text_head = Linear(width, config.text_vocab)
-        self.audio_head = Linear(width, audio_vocab)
+        self.last_norm = LayerNorm(width, name="last_norm")
+        self.head_norm = LayerNorm(width, name="head_norm")
+        self.text_head = Linear(width, config.text_vocab, name="text_head")
+        self.audio_head = Linear(width, audio_vocab, name="audio_head")
 
     def call(
         self,

@@ -1,7 +1,6 @@
 """The small layers that the model's parts are made of, and the operations that they share.
 
-A layer here has its weights as soon as it is constructed, so a part is built under the device scope that it is
-constructed under. Weights lie [in, out]. Sizes in names: B batch, T time, D width, H heads.
+Weights lie [in, out], and their names are the paths of the parts: "gpt/block_1/qkv/kernel". Sizes in names: B batch, T time, D width, H heads.
 """
 
 from __future__ import annotations
@@ -19,16 +18,29 @@ MASKED = -1e9
 
 
 class Part(keras.layers.Layer):  # type: ignore[misc]
-    """A layer whose weights exist once it is constructed."""
+    """A layer that declares its weights and makes them, and those of the parts in it, in `build()`.
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    Build the outermost part under the device scope that its weights should live under.
+    """
+
+    def __init__(self, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self._declared: list[tuple[str, tuple[int, ...], Any]] = []
+
+    def declare(self, name: str, shape: tuple[int, ...], initializer: Any) -> None:
+        """A trainable weight that `build` makes the attribute `name`."""
+        self._declared.append((name, shape, initializer))
+
+    def build(self, input_shape: Any = None) -> None:
+        for name, shape, initializer in self._declared:
+            variable = self.add_weight(name=name, shape=tuple(shape), initializer=initializer)
+            refuse_half_precision_on_cpu(self.compute_dtype, str(getattr(variable.value, "device", "")))
+            setattr(self, name, variable)
+        for value in list(vars(self).values()):
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, Part) and not part.built:
+                    part.build()
         self.built = True
-
-    def weight(self, name: str, shape: tuple[int, ...], initializer: Any, *, trainable: bool = True) -> Any:
-        variable = self.add_weight(name=name, shape=shape, initializer=initializer, trainable=trainable)
-        refuse_half_precision_on_cpu(self.compute_dtype, str(getattr(variable.value, "device", "")))
-        return variable
 
 
 def refuse_half_precision_on_cpu(compute_dtype: str | None, device: str) -> None:
@@ -47,10 +59,12 @@ def normal(std: float) -> keras.initializers.Initializer:
 class Linear(Part):
     """x @ kernel + bias over the last axis."""
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, std: float = 0.02, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.kernel = self.weight("kernel", (inputs, outputs), normal(std) if std else "zeros")
-        self.bias = self.weight("bias", (outputs,), "zeros") if bias else None
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, std: float = 0.02, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.declare("kernel", (inputs, outputs), normal(std) if std else "zeros")
+        self.bias = None
+        if bias:
+            self.declare("bias", (outputs,), "zeros")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         return linear(x, self.kernel, self.bias)
@@ -67,9 +81,9 @@ def linear(x: tf.Tensor, kernel: Any, bias: Any | None) -> tf.Tensor:
 
 
 class Embedding(Part):
-    def __init__(self, rows: int, width: int, *, std: float = 0.02, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.table = self.weight("table", (rows, width), normal(std))
+    def __init__(self, rows: int, width: int, *, std: float = 0.02, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.declare("table", (rows, width), normal(std))
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(tf.convert_to_tensor(self.table), ids)
@@ -80,11 +94,11 @@ class Embedding(Part):
 
 
 class LayerNorm(Part):
-    def __init__(self, width: int, *, epsilon: float = 1e-5, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, width: int, *, epsilon: float = 1e-5, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
         self.epsilon = epsilon
-        self.gamma = self.weight("gamma", (width,), "ones")
-        self.beta = self.weight("beta", (width,), "zeros")
+        self.declare("gamma", (width,), "ones")
+        self.declare("beta", (width,), "zeros")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         return layer_norm(x, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta), self.epsilon)
@@ -116,12 +130,12 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float =
 class GroupNorm(Part):
     """Normalise groups of channels over channels and time; frames beyond a clip's length do not count."""
 
-    def __init__(self, width: int, *, epsilon: float = 1e-5, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, width: int, *, epsilon: float = 1e-5, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
         self.groups = group_count(width)
         self.epsilon = epsilon
-        self.gamma = self.weight("gamma", (width,), "ones")
-        self.beta = self.weight("beta", (width,), "zeros")
+        self.declare("gamma", (width,), "ones")
+        self.declare("beta", (width,), "zeros")
 
     def call(self, x_BTD: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
         x_BTGC = tf.reshape(x_BTD, tf.concat([tf.shape(x_BTD)[:2], [self.groups, x_BTD.shape[-1] // self.groups]], 0))
@@ -147,10 +161,10 @@ def group_count(width: int) -> int:
 class RMSNorm(Part):
     """x scaled to the length sqrt(width), times gamma."""
 
-    def __init__(self, width: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
         self.scale = math.sqrt(width)
-        self.gamma = self.weight("gamma", (width,), "ones")
+        self.declare("gamma", (width,), "ones")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         square = tf.reduce_sum(tf.square(x), -1, keepdims=True)
@@ -186,8 +200,8 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: int) -> tf.
     seed = tf.random.experimental.stateless_fold_in(seed, site)
     words = tf.random.stateless_uniform([(count + 3) // 4], seed, None, None, tf.int32)
     bytes_ = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:count]
-    keep = tf.cast(tf.reshape(bytes_, tf.shape(x)) >= tf.constant(threshold, tf.uint8), x.dtype)
-    return x * keep * (256.0 / (256 - threshold))
+    kept = tf.reshape(bytes_, tf.shape(x)) >= tf.constant(threshold, tf.uint8)
+    return x * tf.where(kept, tf.constant(256.0 / (256 - threshold), x.dtype), tf.zeros([], x.dtype))
 
 
 def split_heads(x_BTD: tf.Tensor, heads: int) -> tf.Tensor:
