@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from myxtts.cli.flags import parse_options
-from myxtts.errors import UsageError
+from myxtts.errors import ConfigError, UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,17 @@ def import_folder(source: Path, out: Path) -> None:
     from myxtts.config.config import XTTSConfig
     from myxtts.models.coqui.folder import read_folder
     from myxtts.models.weights import save_arrays
-    from myxtts.text.tokenizer import load_tokenizer
+    from myxtts.text.tokenizer import XttsTokenizer, load_tokenizer
 
     print(f"Reading {source}")
-    config, weights = read_folder(source)
     tokenizer = load_tokenizer(source / "vocab.json")
+    if not isinstance(tokenizer, XttsTokenizer):
+        raise ConfigError(
+            f"{source / 'vocab.json'} is not a vocabulary of XTTS v2", hint="use the vocab.json beside model.pth"
+        )
+    config, weights = read_folder(
+        source, text_start_token=tokenizer.start_id, text_stop_token=tokenizer.stop_id
+    )
     count = sum(value.size for value in weights.values())
     print(f"{len(weights)} weights, {count / 1e6:.1f} M numbers, {tokenizer.size} text tokens")
     out.mkdir(parents=True, exist_ok=True)

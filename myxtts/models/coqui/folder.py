@@ -24,7 +24,6 @@ _SIZES = {
     "gpt_layers": "gpt_layers",
     "gpt_width": "gpt_n_model_channels",
     "gpt_heads": "gpt_n_heads",
-    "text_vocab": "gpt_number_text_tokens",
     "max_text_tokens": "gpt_max_text_tokens",
     "max_audio_tokens": "gpt_max_audio_tokens",
     "speaker_width": "d_vector_dim",
@@ -39,23 +38,28 @@ _FIXED = {
     "cond_d_vector_in_each_upsampling_layer": True,
 }
 """Fields of `model_args` that have one value in XTTS v2; another one is another architecture."""
+SPECIAL_AUDIO_TOKENS = 2
+"""Start and stop, behind the codes."""
 _TRAINER_ONLY = ("torch_mel_spectrogram_style_encoder.", "torch_mel_spectrogram_dvae.", "dvae.")
 
 
-def read_folder(folder: str | Path) -> tuple[ModelConfig, dict[str, np.ndarray]]:
-    """Sizes, and all weights of `XTTS` by path."""
+def read_folder(
+    folder: str | Path, *, text_start_token: int, text_stop_token: int
+) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+    """Sizes, and all weights of `XTTS` by path. The two tokens are those of the folder's vocab.json."""
     folder = Path(folder)
     absent = [name for name in NEEDED if not (folder / name).is_file()]
     if absent:
         raise CheckpointError(
             f"{folder} has no {', '.join(absent)}", hint=f"an XTTS v2 folder holds {', '.join(NEEDED)}, mel_stats.pth"
         )
-    config = model_config(_read_json(folder / "config.json"))
+    content = _read_json(folder / "config.json")
     state = _without_trainer(state_dict(read_pth(folder / "model.pth"), folder / "model.pth"))
-    mel_stats_M = _mel_stats(folder, state)
-    gpt_state = under(gpt.PREFIX, state)
-    _check_vocabularies(gpt_state, config)
     codec = state_dict(read_pth(folder / "dvae.pth"), folder / "dvae.pth")
+    mel_stats_M = _mel_stats(folder, state)
+    sizes = sizes_of(state, codec)
+    config = model_config(content, text_start_token=text_start_token, text_stop_token=text_stop_token, **sizes)
+    gpt_state = under(gpt.PREFIX, state)
     weights = {
         **gpt.gpt_weights(gpt_state, config),
         **hifigan.hifigan_weights(under(hifigan.PREFIX, state)),
@@ -65,26 +69,42 @@ def read_folder(folder: str | Path) -> tuple[ModelConfig, dict[str, np.ndarray]]
     return config, weights
 
 
-def model_config(content: dict[str, Any]) -> ModelConfig:
-    """Our sizes from the content of config.json."""
+def sizes_of(state: Weights, codec: Weights) -> dict[str, int]:
+    """Sizes that config.json does not give, or gives before fine-tuning changed them, from the weights themselves."""
+    by_weight: dict[str, tuple[Weights, str, int]] = {
+        "text_vocab": (state, "gpt.text_embedding.weight", 0),
+        "audio_codes": (codec, "codebook.embed", 1),
+        "dvae_width": (codec, "encoder.1.0.weight", 0),
+        "dvae_code_width": (codec, "codebook.embed", 0),
+        "decoder_width": (state, f"{hifigan.PREFIX}conv_pre.weight", 0),
+    }
+    sizes = {}
+    for setting, (weights, name, axis) in by_weight.items():
+        if name not in weights or weights[name].ndim <= axis:
+            raise CheckpointError(f"the checkpoint has no {name}", hint="is this an XTTS v2 model?")
+        sizes[setting] = int(weights[name].shape[axis])
+    return sizes
+
+
+def model_config(content: dict[str, Any], **known: int) -> ModelConfig:
+    """Our settings from the content of config.json, beside those that are known already."""
     arguments = content.get("model_args")
     if not isinstance(arguments, dict):
         raise ConfigError("config.json has no model_args", hint="use the config.json that is published beside model.pth")
-    for name, expected in _FIXED.items():
+    for name, expected in {**_FIXED, "gpt_num_audio_tokens": known["audio_codes"] + SPECIAL_AUDIO_TOKENS}.items():
         if arguments.get(name, expected) != expected:
             raise ConfigError(
-                f"config.json: {name} is {arguments[name]}, XTTS v2 has {expected}",
+                f"config.json: {name} is {arguments[name]}, must be {expected}",
                 hint="only XTTS v2 (2.0.0 to 2.0.3) and models fine-tuned from it can be imported",
             )
-    lacking = [name for name in (*_SIZES.values(), "gpt_num_audio_tokens") if not isinstance(arguments.get(name), int)]
+    lacking = [name for name in _SIZES.values() if not isinstance(arguments.get(name), int)]
     if lacking:
         raise ConfigError(
             f"config.json: model_args lacks {', '.join(lacking)}",
             hint="use the config.json that is published beside model.pth",
         )
     sizes = {ours: arguments[theirs] for ours, theirs in _SIZES.items()}
-    # Two of the audio tokens are start and stop.
-    return ModelConfig(model_size="big", audio_codes=arguments["gpt_num_audio_tokens"] - 2, **sizes)
+    return ModelConfig(model_size="big", attend_text_stop=False, audio_stop_targets=4, **sizes, **known)
 
 
 def _without_trainer(state: Weights) -> dict[str, np.ndarray]:
@@ -101,18 +121,6 @@ def _mel_stats(folder: Path, state: Weights) -> np.ndarray:
             f"{folder} has no mel statistics for 80 channels", hint="put the published mel_stats.pth into the folder"
         )
     return stats
-
-
-def _check_vocabularies(gpt_state: Weights, config: ModelConfig) -> None:
-    for name, setting, rows in (
-        ("text_embedding.weight", "gpt_number_text_tokens", config.text_vocab),
-        ("mel_embedding.weight", "gpt_num_audio_tokens", config.audio_codes + 2),
-    ):
-        if name in gpt_state and gpt_state[name].shape[0] != rows:
-            raise CheckpointError(
-                f"model.pth: {name} has {gpt_state[name].shape[0]} rows, config.json says {setting} {rows}",
-                hint="model.pth and config.json must be of the same model",
-            )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
