@@ -10,6 +10,7 @@ Shapes: B clips, N latents, D width of a latent, V width of the speaker vector, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -62,10 +63,12 @@ class Conv(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=self.shape[-1:], initializer="zeros") if self.use_bias else None
         self.built = True
 
-    def call(self, x_B1TC: tf.Tensor) -> tf.Tensor:
-        made_B1TC = tf.nn.conv2d(
-            x_B1TC, tf.convert_to_tensor(self.kernel), 1, "SAME", dilations=[1, 1, self.dilation, 1]
-        )
+    def call(self, x_B1TC: tf.Tensor, training: bool = False) -> tf.Tensor:
+        kernel = tf.convert_to_tensor(self.kernel)
+        if training and self.dilation > 1:
+            made_B1TC = _trainable_conv(self.dilation)(x_B1TC, kernel)
+        else:
+            made_B1TC = _conv(x_B1TC, kernel, self.dilation)
         return made_B1TC if self.bias is None else tf.nn.bias_add(made_B1TC, tf.convert_to_tensor(self.bias))
 
 
@@ -109,10 +112,12 @@ class ResidualBlock(keras.layers.Layer):
             conv.build()
         self.built = True
 
-    def call(self, x_B1TC: tf.Tensor, active_B1TC: tf.Tensor, mask_B1T1: tf.Tensor | None) -> tf.Tensor:
+    def call(
+        self, x_B1TC: tf.Tensor, active_B1TC: tf.Tensor, mask_B1T1: tf.Tensor | None, training: bool = False
+    ) -> tf.Tensor:
         """`active` is the leaky ReLU of `x`: the three blocks of a stage share their first one."""
         for dilated, plain in zip(self.dilated, self.plain, strict=True):
-            hidden_B1TC = _masked(tf.nn.leaky_relu(dilated(active_B1TC), SLOPE), mask_B1T1)
+            hidden_B1TC = _masked(tf.nn.leaky_relu(dilated(active_B1TC, training=training), SLOPE), mask_B1T1)
             x_B1TC = x_B1TC + _masked(plain(hidden_B1TC), mask_B1T1)
             active_B1TC = tf.nn.leaky_relu(x_B1TC, SLOPE)
         return x_B1TC
@@ -136,10 +141,12 @@ class Stage(keras.layers.Layer):
             block.build()
         self.built = True
 
-    def call(self, active_B1TC: tf.Tensor, speaker_BV: tf.Tensor, mask_B1T1: tf.Tensor | None) -> tf.Tensor:
+    def call(
+        self, active_B1TC: tf.Tensor, speaker_BV: tf.Tensor, mask_B1T1: tf.Tensor | None, training: bool = False
+    ) -> tf.Tensor:
         x_B1TC = _masked(self.up(active_B1TC) + self.speaker(speaker_BV)[:, None, None], mask_B1T1)
         shared_B1TC = tf.nn.leaky_relu(x_B1TC, SLOPE)
-        made = [block(x_B1TC, shared_B1TC, mask_B1T1) for block in self.blocks]
+        made = [block(x_B1TC, shared_B1TC, mask_B1T1, training=training) for block in self.blocks]
         return tf.add_n(made) / len(made)
 
 
@@ -167,9 +174,16 @@ class HiFiGAN(keras.layers.Layer):
         self.built = True
 
     def call(
-        self, latents_BND: tf.Tensor, speaker_BV: tf.Tensor, latent_lengths_B: tf.Tensor | None = None
+        self,
+        latents_BND: tf.Tensor,
+        speaker_BV: tf.Tensor,
+        latent_lengths_B: tf.Tensor | None = None,
+        training: bool = False,
     ) -> tf.Tensor:
-        """Waves in [-1, 1]. With lengths, padding leaks into nothing (each row as if alone) at some cost in speed."""
+        """Waves in [-1, 1]. With lengths, padding leaks into nothing (each row as if alone) at some cost in speed.
+
+        `training` changes no value; without it a CPU cannot differentiate the dilated convolutions.
+        """
         frames_BTD = to_output_rate(latents_BND, latent_lengths_B)
         lengths_B = None if latent_lengths_B is None else frames_of(latent_lengths_B)
         x = tf.cast(frames_BTD, self.compute_dtype)[:, None]
@@ -178,9 +192,36 @@ class HiFiGAN(keras.layers.Layer):
             active = _masked(tf.nn.leaky_relu(x, SLOPE), _time_mask(x, lengths_B))
             lengths_B = None if lengths_B is None else lengths_B * stage.rate
             mask = None if lengths_B is None else _mask_of(tf.shape(x)[2] * stage.rate, lengths_B, x.dtype)
-            x = stage(active, speaker_BV, mask)
+            x = stage(active, speaker_BV, mask, training=training)
         wave_B1S1 = self.out(_masked(tf.nn.leaky_relu(x, LAST_SLOPE), _time_mask(x, lengths_B)))
         return tf.cast(_masked(tf.tanh(wave_B1S1), _time_mask(x, lengths_B)), tf.float32)[:, 0, :, 0]
+
+
+def _conv(x_B1TC: tf.Tensor, kernel: tf.Tensor, dilation: int) -> tf.Tensor:
+    return tf.nn.conv2d(x_B1TC, kernel, 1, "SAME", dilations=[1, 1, dilation, 1])
+
+
+def _trainable_conv(dilation: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """A dilated convolution with a gradient made of operations that TensorFlow has on every device.
+
+    Its own gradient stops on a CPU ("do not yet support dilation rates larger than 1"); outside training it is left
+    alone, because the wrapper keeps TensorFlow from fusing bias and activation into the convolution.
+    """
+
+    @tf.custom_gradient
+    def conv(x_B1TC: tf.Tensor, kernel: tf.Tensor) -> Any:
+        def gradient(made_B1TC: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            backwards = tf.transpose(kernel[:, ::-1], [0, 1, 3, 2])
+            taps, time = kernel.shape[1], tf.shape(x_B1TC)[2]
+            reach = dilation * (taps // 2)
+            padded = tf.pad(x_B1TC, [[0, 0], [0, 0], [reach, reach], [0, 0]])
+            seen = [padded[:, :, dilation * tap : dilation * tap + time] for tap in range(taps)]
+            by_tap = [tf.tensordot(part, made_B1TC, [[0, 1, 2], [0, 1, 2]]) for part in seen]
+            return _conv(made_B1TC, backwards, dilation), tf.stack(by_tap)[None]
+
+        return _conv(x_B1TC, kernel, dilation), gradient
+
+    return conv
 
 
 def to_output_rate(latents_BND: tf.Tensor, latent_lengths_B: tf.Tensor | None = None) -> tf.Tensor:

@@ -6,8 +6,8 @@ from `events.jsonl`; they are therefore made of JSON values only. Shares are of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 
@@ -87,6 +87,44 @@ class WindowFigures:
     def shares_device(self) -> bool:
         """True where the data work runs on a model device."""
         return self.data_device in self.model_devices
+
+
+def average(windows: Sequence[WindowFigures]) -> WindowFigures:
+    """Several windows of one stage as one: shares weighted by time; devices and capacity are the last one's."""
+    last = windows[-1]
+    seconds = sum(window.seconds for window in windows)
+    steps = sum(window.steps for window in windows)
+
+    def mean(value: Callable[[WindowFigures], float | None]) -> float | None:
+        known = [(value(window), window.seconds) for window in windows]
+        weight = sum(length for number, length in known if number is not None)
+        return sum(number * length for number, length in known if number is not None) / weight if weight else None
+
+    def phase(name: str) -> PhaseFigures:
+        return PhaseFigures(
+            busy=mean(lambda window: window.phases[name].busy) or 0.0,
+            waiting=mean(lambda window: window.phases[name].waiting) or 0.0,
+            blocked=mean(lambda window: window.phases[name].blocked) or 0.0,
+            ms_per_batch=mean(lambda window: window.phases[name].ms_per_batch),
+        )
+
+    return replace(
+        last,
+        seconds=seconds,
+        steps=steps,
+        step_ms=1000 * seconds / steps if steps else None,
+        phases={name: phase(name) for name in last.phases},
+        device_busy={
+            device: mean(lambda window, device=device: window.device_busy.get(device)) or 0.0  # type: ignore[misc]
+            for device in last.device_busy
+        },
+        stall_share=mean(lambda window: window.stall_share) or 0.0,
+        buffer_depth=mean(lambda window: window.buffer_depth) or 0.0,
+        efficiency=mean(lambda window: window.efficiency),
+        oscillation=mean(lambda window: window.oscillation),
+        audio_seconds_per_s=mean(lambda window: window.audio_seconds_per_s),
+        padding_share=mean(lambda window: window.padding_share),
+    )
 
 
 def _rounded(value: Any) -> Any:

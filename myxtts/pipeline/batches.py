@@ -100,6 +100,5 @@ def split_rows(tensors: Tensors, parts: int) -> list[Tensors]:
     small, longer = divmod(count, parts)
     bounds = [part * small + min(part, longer) for part in range(parts + 1)]
     return [
-        {name: tensor[start:stop] for name, tensor in tensors.items()}
-        for start, stop in itertools.pairwise(bounds)
+        {name: tensor[start:stop] for name, tensor in tensors.items()} for start, stop in itertools.pairwise(bounds)
     ]

@@ -136,6 +136,8 @@ class PipelineBase(abc.ABC):
         train = self.telemetry.clock("train")
         if self._delivered:
             self.telemetry.step_finished()
+        else:
+            self.telemetry.begin()
         train.switch(Activity.WAITING)
         depth = self.depth
         batch = None

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -27,7 +27,7 @@ import numpy as np
 from myxtts.errors import PipelineError
 from myxtts.pipeline.batches import BatchSource, State
 from myxtts.pipeline.producer import Ended, Failed, Filled, Free, Grow, run_producer
-from myxtts.pipeline.shared_slots import read_arrays
+from myxtts.pipeline.shared_slots import new_segment, read_arrays
 
 logger = logging.getLogger(__name__)
 
@@ -137,8 +137,10 @@ class ProcessSource:
                 if child.connection.poll():
                     return child.connection.recv()
             except (EOFError, OSError):
+                # Every message that was sent whole has been read; the pipe ends with the process.
                 child.process.join(STOP_S)
-            if not child.process.is_alive() and not _has_message(child.connection):
+                raise _death(child.process) from None
+            if not child.process.is_alive() and not child.connection.poll():
                 raise _death(child.process)
             if time.monotonic() > deadline:
                 raise PipelineError(
@@ -173,7 +175,7 @@ class _Child:
             # Closed here, so that the child's death is seen as the end of the pipe.
             theirs.close()
             for slot in range(slots):
-                self._segments[slot] = SharedMemory(create=True, size=FIRST_SEGMENT_BYTES)
+                self._segments[slot] = new_segment(FIRST_SEGMENT_BYTES)
                 self._free(slot)
         except BaseException:
             self.stop()
@@ -188,7 +190,7 @@ class _Child:
     def grow(self, message: Grow) -> None:
         """Replaces a slot's segment by one with room for the batch and half as much again."""
         _unlink(self._segments.pop(message.slot))
-        self._segments[message.slot] = SharedMemory(create=True, size=message.needed_bytes * 3 // 2)
+        self._segments[message.slot] = new_segment(message.needed_bytes * 3 // 2)
         self._free(message.slot)
 
     def stacks(self) -> str:
@@ -222,13 +224,6 @@ class _Child:
 def _unlink(segment: SharedMemory) -> None:
     segment.close()
     segment.unlink()
-
-
-def _has_message(connection: Connection) -> bool:
-    try:
-        return connection.poll()
-    except OSError:
-        return False
 
 
 def _child_error(message: Failed) -> BaseException:

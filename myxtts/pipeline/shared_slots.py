@@ -7,6 +7,8 @@ a free slot and sends its layout through a pipe; the parent copies it out and gi
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.shared_memory import SharedMemory
@@ -25,6 +27,11 @@ class ArrayLayout:
     dtype: str
     shape: tuple[int, ...]
     offset: int
+
+
+def new_segment(size_bytes: int) -> SharedMemory:
+    """A segment whose name tells whose it is: `myxtts-<pid>-<random>`."""
+    return SharedMemory(f"myxtts-{os.getpid()}-{secrets.token_hex(6)}", create=True, size=size_bytes)
 
 
 def plan_layout(arrays: Mapping[str, np.ndarray[Any, Any]]) -> tuple[list[ArrayLayout], int]:

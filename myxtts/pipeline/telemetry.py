@@ -153,11 +153,15 @@ class Telemetry:
         self._tally = _Tally()
         self._slice_shares: deque[float] = deque(maxlen=SLICES_KEPT)
         self._paused = False
-        self._begin_window()
-        self._slice = self._mark()
+        self.begin()
 
     def clock(self, phase: str) -> PhaseClock:
         return self._clocks[phase]
+
+    def begin(self) -> None:
+        """Training thread, before its first batch: what was before (filling the buffer) is not training."""
+        self._begin_window()
+        self._slice = self._mark()
 
     def batch_delivered(self, depth: int, size: BatchSize | None) -> None:
         """Training thread: a batch was taken, and `depth` batches were ready when it was asked for."""

@@ -92,7 +92,7 @@ CASES = [
         build=lambda: _built(HiFiGAN(TINY)),
         inputs=_hifigan_inputs,
         run=lambda layer, inputs: layer(inputs["latents"], inputs["speaker"], inputs["lengths"]),
-        loss=lambda layer, inputs: tf.reduce_mean(layer(inputs["latents"], inputs["speaker"]) ** 2),
+        loss=lambda layer, inputs: tf.reduce_mean(layer(inputs["latents"], inputs["speaker"], training=True) ** 2),
         out_length=samples_of,
         lengths=((6, 3), (6, 5), (9, 6), (11, 2)),
     ),
