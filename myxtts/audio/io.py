@@ -1,0 +1,78 @@
+"""Audio files: one place that reads them to mono float samples and writes them whole.
+
+Reading refuses what cannot be used (missing, empty, not audio, not a number) with the reason; it does not judge
+loudness, length or silence, which are matters of the corpus.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import ArrayLike, NDArray
+
+from myxtts.errors import DataError
+
+_READABLE_HINT = "use a wav, flac, ogg or mp3 file; `ffmpeg -i CLIP CLIP.wav` converts most others"
+_SUBTYPES = {".wav": "PCM_16", ".flac": "PCM_16", ".ogg": "VORBIS"}
+
+
+def read_audio(path: str | os.PathLike[str], sample_rate: int = 22050) -> NDArray[np.float32]:
+    """The clip as mono samples in [-1, 1] at `sample_rate`, resampled with soxr at high quality where it has to be."""
+    samples, source_rate = _decode(Path(path))
+    if samples.shape[0] == 0:
+        raise DataError(f"{path} has no samples", hint="record the clip again, or remove it from the metadata")
+    mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1)
+    if not np.isfinite(mono).all():
+        raise DataError(f"{path} has samples that are not numbers (NaN or infinite)", hint="export the clip again")
+    if source_rate != sample_rate:
+        mono = soxr.resample(mono, source_rate, sample_rate, quality="HQ")
+        if mono.shape[0] == 0:
+            raise DataError(f"{path} is shorter than one sample at {sample_rate} Hz", hint="remove it from the metadata")
+    return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
+
+
+def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
+    """Samples [S, channels] and their rate."""
+    try:
+        # Opened by us, so that a missing or forbidden file keeps the system's own reason.
+        with path.open("rb") as file:
+            samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights") from error
+    except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
+        raise DataError(f"{path} is not audio that can be decoded: {error}", hint=_READABLE_HINT) from error
+    return samples, int(rate)
+
+
+def write_audio(path: str | os.PathLike[str], samples: ArrayLike, sample_rate: int) -> None:
+    """Write mono samples (float in [-1, 1], or int16) as wav, flac or ogg by the suffix; whole or not at all."""
+    target = Path(path)
+    subtype = _SUBTYPES.get(target.suffix.lower())
+    if subtype is None:
+        raise DataError(
+            f"{target.name} has the suffix {target.suffix!r}, must be one of {', '.join(_SUBTYPES)}",
+            hint="name the file .wav, .flac or .ogg",
+        )
+    mono = np.asarray(samples)
+    if mono.ndim != 1:
+        raise DataError(f"samples for {target.name} have shape {mono.shape}, must be one channel", hint="pass one clip")
+    if mono.dtype != np.int16:
+        mono = to_int16(mono)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        soundfile.write(temporary, mono, sample_rate, subtype=subtype, format=target.suffix[1:].upper())
+        temporary.replace(target)
+    except (OSError, soundfile.SoundFileError) as error:
+        raise DataError(f"{target} cannot be written: {error}", hint="check that the folder exists and has room") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def to_int16(samples: ArrayLike) -> NDArray[np.int16]:
+    """Float samples in [-1, 1] as 16-bit PCM; what lies outside is clipped, what is no number becomes silence."""
+    clean = np.nan_to_num(np.asarray(samples, np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
+    return np.clip(np.rint(clean * 32768.0), -32768, 32767).astype(np.int16)
