@@ -71,7 +71,8 @@ def normalise_loudness(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     speech = power[power >= np.median(power)]
     gain = _LOUDNESS_RMS / max(float(np.sqrt(speech.mean())), 1e-6)
     peak = float(np.abs(samples).max())
-    return samples * np.float32(min(gain, _PEAK_LIMIT / max(peak, 1e-6)))
+    louder: NDArray[np.float32] = samples * np.float32(min(gain, _PEAK_LIMIT / max(peak, 1e-6)))
+    return louder
 
 
 def _judge_header(path: str, config: DataConfig) -> float:
@@ -80,7 +81,7 @@ def _judge_header(path: str, config: DataConfig) -> float:
         if Path(path).stat().st_size == 0:
             raise _refused("the file is empty")
         with Path(path).open("rb") as file, soundfile.SoundFile(file) as sound:
-            seconds, extra = sound.frames / max(sound.samplerate, 1), sound.extra_info
+            seconds, extra = float(sound.frames / max(sound.samplerate, 1)), sound.extra_info
     except OSError as error:
         raise _refused(f"cannot be read: {error.strerror or error}") from error
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:

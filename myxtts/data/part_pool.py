@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from myxtts.data.commits import entry_to_json
 from myxtts.data.corpora import Entry
-from myxtts.data.parts import entry_to_json
 from myxtts.data.shards import ShardWriteError
 from myxtts.errors import DataError
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.config.data import DataConfig
-from myxtts.data.parts import entry_from_json, process_part
+from myxtts.data.commits import entry_from_json
+from myxtts.data.parts import process_part
 from myxtts.data.shards import ShardWriteError
 from myxtts.text.tokenizer import load_tokenizer
 

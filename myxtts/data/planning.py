@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,13 +85,14 @@ class BatchPlanner:
 
     def _settle(self, limits: BatchLimits, readers: int) -> None:
         """Take the fewest buckets that pad little enough, then smaller batches until every reader has one."""
+        least = None
         for count in _BUCKET_COUNTS:
             bounds = choose_bounds(self._wave, count, WAVE_MULTIPLE)
             rows, padded = _cut(bucket_of(self._wave, bounds), bounds, limits)
-            if count == _BUCKET_COUNTS[0] or int((rows * padded).sum()) < best:
-                best = int((rows * padded).sum())
-                self._bounds, self._rows, self._padded = bounds, rows, padded
-            if 1 - self._wave.sum() / best <= _PADDING_WANTED:
+            total = int((rows * padded).sum())
+            if least is None or total < least:
+                least, self._bounds, self._rows, self._padded = total, bounds, rows, padded
+            if 1 - self._wave.sum() / least <= _PADDING_WANTED:
                 break
         while len(self._rows) < readers:
             limits = BatchLimits(limits.samples, max(1, int(self._rows.max()) // 2))
@@ -174,9 +176,9 @@ def _gather_like_texts(
     order: NDArray[np.int64], text: NDArray[np.int64], starts: NDArray[np.int64], padded: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Within windows of some batches of one shape, put texts of like length together: less text padding."""
-    gathered = order.copy()
+    gathered: NDArray[np.int64] = order.copy()
     edges = [0, *(np.flatnonzero(np.diff(padded)) + 1).tolist(), len(padded)]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         for begin in range(first, last, _TEXT_WINDOW_BATCHES):
             window = slice(int(starts[begin]), int(starts[min(begin + _TEXT_WINDOW_BATCHES, last)]))
             gathered[window] = order[window][np.argsort(text[order[window]], kind="stable")]

@@ -1,8 +1,8 @@
 """`prepare`: a corpus becomes a folder of shards, once.
 
-The folder is built beside its final place and takes its name when it is whole; every finished part stays through a kill,
-and the next call goes on from there. A fingerprint of the sources and of the settings that shape the result decides
-whether a finished folder is still valid. Nothing here imports TensorFlow.
+The folder is built beside its final place and takes its name when it is whole; every finished part stays through a
+kill, and the next call goes on from there. A fingerprint of the sources and of the settings that shape the result
+decides whether a finished folder is still valid. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from myxtts.config.data import DataConfig
+from myxtts.data.commits import PartResult, part_path, read_part, shard_path
 from myxtts.data.corpora import CorpusListing, Refusal, list_corpus
 from myxtts.data.part_pool import PartJob, run_parts
-from myxtts.data.parts import PartResult, part_path, process_part, read_part, shard_path
 from myxtts.data.prepared import (
     FORMAT_VERSION,
     MANIFEST,
@@ -40,6 +40,7 @@ from myxtts.data.prepared import (
 from myxtts.data.report import build_report
 from myxtts.data.shards import ShardWriteError, sync_file, write_whole
 from myxtts.errors import DataError
+from myxtts.text.languages import CODES
 
 if TYPE_CHECKING:
     from myxtts.text.tokenizer import Tokenizer
@@ -137,10 +138,11 @@ class _Build:
             logger.info("resuming: %d of %d parts are done", len(self._jobs) - len(waiting), len(self._jobs))
         workers = workers if workers is not None else len(os.sched_getaffinity(0))
         if workers <= 1 or len(waiting) <= 1:
+            # Imported late: the decoders are not needed to find a valid cache.
+            from myxtts.data.parts import process_part
+
             for job in waiting:
-                process_part(
-                    self._folder, job.part, job.entries, self._config, tokenizer, on_clip=self._on_clip
-                )
+                process_part(self._folder, job.part, job.entries, self._config, tokenizer, on_clip=self._on_clip)
         elif waiting:
             settings = {name: getattr(self._config, name) for name in SETTINGS}
             setup = {"folder": str(self._folder), "settings": settings, "tokenizer": str(self._folder / TOKENIZER)}
@@ -208,7 +210,8 @@ class _Build:
         speakers = [name for result in results for name in result.speakers]
         languages = [name for result in results for name in result.languages]
         speaker_ids = {name: number for number, name in enumerate(sorted(set(speakers)))}
-        language_ids = {name: number for number, name in enumerate(sorted(set(languages)))}
+        # All that we speak, in their fixed order, so that an id means the same in every corpus.
+        language_ids = {name: number for number, name in enumerate(CODES)}
         columns: dict[str, Any] = {
             "wave_samples": np.array([length for result in results for length in result.wave_samples], np.uint32),
             "text_tokens": np.array([length for result in results for length in result.text_tokens], np.uint32),

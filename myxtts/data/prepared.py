@@ -134,7 +134,7 @@ def _open_column(folder: Path, name: str, manifest: dict[str, Any]) -> NDArray[A
     path, dtype = folder / f"{name}.bin", np.dtype(INDEX_TYPES[name])
     _check_size(path, manifest["clips"] * dtype.itemsize)
     column = np.memmap(path, dtype, mode="r", shape=(manifest["clips"],))
-    if zlib.crc32(column) != manifest["index_crc32"][name]:
+    if zlib.crc32(column.data) != manifest["index_crc32"][name]:
         raise _damaged(path, "its checksum is wrong")
     return column
 

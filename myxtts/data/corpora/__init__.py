@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from myxtts.data.corpora.audio_files import AudioFile
@@ -10,18 +11,26 @@ from myxtts.data.corpora.entry import CorpusListing, Entry, Notice, Refusal
 from myxtts.data.corpora.ljspeech import METADATA_NAMES, read_ljspeech
 from myxtts.data.corpora.manifest import MANIFEST_NAMES, read_manifest
 from myxtts.data.corpora.vctk import AUDIO_FOLDERS, TEXT_FOLDER, read_vctk
-from myxtts.errors import DataError
+from myxtts.errors import ConfigError, DataError
+from myxtts.text.languages import CODES, find_language
 
 __all__ = ["AudioFile", "CorpusListing", "Entry", "Notice", "Refusal", "list_corpus"]
 
 _TRANSCRIPTS = {"ljspeech": METADATA_NAMES, "common-voice": TABLE_NAMES, "jsonl": MANIFEST_NAMES}
-_SUFFIX_FORMATS = {".csv": "ljspeech", ".txt": "ljspeech", ".psv": "ljspeech", ".tsv": "common-voice", ".jsonl": "jsonl"}
+_SUFFIX_FORMATS = {
+    ".csv": "ljspeech",
+    ".txt": "ljspeech",
+    ".psv": "ljspeech",
+    ".tsv": "common-voice",
+    ".jsonl": "jsonl",
+}
 
 
 def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "en") -> CorpusListing:
     """List a corpus: a folder, or the transcript file inside it when there are several to choose from."""
     if not corpus.exists():
         raise DataError(f"{corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
+    language = find_language(language).code
     root = corpus.parent if corpus.is_file() else corpus
     name, transcript = _choose(corpus, corpus_format)
     speaker = root.resolve().name or "speaker"
@@ -41,7 +50,27 @@ def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "e
             f"{corpus} is an empty corpus: {transcript or TEXT_FOLDER} names no clips",
             hint="each line of an LJSpeech metadata.csv is id|text|normalised text",
         )
+    _settle_languages(listing)
     return listing
+
+
+def _settle_languages(listing: CorpusListing) -> None:
+    """Give every clip its language's one code (`en-US` is `en`); refuse what no front end reads."""
+    codes: dict[str, str | None] = {}
+    kept = []
+    for entry in listing.entries:
+        if entry.language not in codes:
+            try:
+                codes[entry.language] = find_language(entry.language).code
+            except ConfigError:
+                codes[entry.language] = None
+        code = codes[entry.language]
+        if code is None:
+            reason = f"the language {entry.language[:40]!r} is not one of: {' '.join(CODES)}"
+            listing.refuse(entry.file, entry.line, entry.id, reason)
+        else:
+            kept.append(entry if code == entry.language else dataclasses.replace(entry, language=code))
+    listing.entries = kept
 
 
 def _choose(corpus: Path, corpus_format: str) -> tuple[str, Path | None]:

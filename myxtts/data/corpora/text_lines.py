@@ -13,7 +13,15 @@ from pathlib import Path
 
 from myxtts.errors import DataError
 
-_CODE_PAGES = {"fa": "cp1256", "ar": "cp1256", "ru": "cp1251", "pl": "cp1250", "cs": "cp1250", "hu": "cp1250", "tr": "cp1254"}
+_CODE_PAGES = {
+    "fa": "cp1256",
+    "ar": "cp1256",
+    "ru": "cp1251",
+    "pl": "cp1250",
+    "cs": "cp1250",
+    "hu": "cp1250",
+    "tr": "cp1254",
+}
 
 
 @dataclass(frozen=True, slots=True)
