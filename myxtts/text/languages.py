@@ -1,0 +1,85 @@
+"""The languages we speak: XTTS v2's seventeen and Persian, with what the other modules must know about each.
+
+The order is the identity: a language's index is written into prepared corpora and vocabularies, so new languages
+are only ever appended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from myxtts.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language:
+    """One language, named as XTTS names it."""
+
+    code: str
+    name: str
+    espeak_voice: str
+    """The voice of espeak-ng that turns its text into phonemes."""
+    numbers: str | None
+    """Its name in num2words; None where we count ourselves."""
+    decimal_mark: Literal[".", ","] = ","
+    script: Literal["latin", "cyrillic", "arabic", "han", "hangul", "kana", "devanagari"] = "latin"
+    date_order: Literal["dmy", "mdy", "ymd"] = "dmy"
+
+
+LANGUAGES: tuple[Language, ...] = (
+    Language(code="en", name="English", espeak_voice="en-us", numbers="en", decimal_mark=".", date_order="mdy"),
+    Language(code="es", name="Spanish", espeak_voice="es", numbers="es"),
+    Language(code="fr", name="French", espeak_voice="fr-fr", numbers="fr"),
+    Language(code="de", name="German", espeak_voice="de", numbers="de"),
+    Language(code="it", name="Italian", espeak_voice="it", numbers="it"),
+    Language(code="pt", name="Portuguese", espeak_voice="pt-br", numbers="pt_BR"),
+    Language(code="pl", name="Polish", espeak_voice="pl", numbers="pl"),
+    Language(code="tr", name="Turkish", espeak_voice="tr", numbers="tr"),
+    Language(code="ru", name="Russian", espeak_voice="ru", numbers="ru", script="cyrillic"),
+    Language(code="nl", name="Dutch", espeak_voice="nl", numbers="nl"),
+    Language(code="cs", name="Czech", espeak_voice="cs", numbers="cs"),
+    Language(code="ar", name="Arabic", espeak_voice="ar", numbers="ar", decimal_mark=".", script="arabic"),
+    Language(
+        code="zh-cn",
+        name="Chinese",
+        espeak_voice="cmn",
+        numbers=None,
+        decimal_mark=".",
+        script="han",
+        date_order="ymd",
+    ),
+    Language(code="hu", name="Hungarian", espeak_voice="hu", numbers="hu", date_order="ymd"),
+    Language(
+        code="ko", name="Korean", espeak_voice="ko", numbers="ko", decimal_mark=".", script="hangul", date_order="ymd"
+    ),
+    Language(
+        code="ja", name="Japanese", espeak_voice="ja", numbers="ja", decimal_mark=".", script="kana", date_order="ymd"
+    ),
+    Language(code="hi", name="Hindi", espeak_voice="hi", numbers=None, decimal_mark=".", script="devanagari"),
+    Language(
+        code="fa", name="Persian", espeak_voice="fa", numbers="fa", decimal_mark=".", script="arabic", date_order="ymd"
+    ),
+)
+CODES: tuple[str, ...] = tuple(language.code for language in LANGUAGES)
+
+_BY_CODE = {language.code: language for language in LANGUAGES}
+_ALIASES = {"zh": "zh-cn", "cmn": "zh-cn", "per": "fa", "fas": "fa"}
+
+
+def find_language(code: str) -> Language:
+    """The language of a code as people write it: `en`, `EN`, `en-US`, `en_GB`, `zh`, `fa-IR`."""
+    known = _BY_CODE.get(code)
+    if known is not None:
+        return known
+    plain = code.strip().lower().replace("_", "-")
+    base = plain.split("-")[0]
+    for candidate in (plain, _ALIASES.get(plain), base, _ALIASES.get(base)):
+        if candidate in _BY_CODE:
+            return _BY_CODE[candidate]
+    raise ConfigError(f"language {code!r} is not one that we speak", hint=f"choose one of: {' '.join(CODES)}")
+
+
+def language_index(code: str) -> int:
+    """The number that stands for a language in a prepared corpus."""
+    return CODES.index(find_language(code).code)

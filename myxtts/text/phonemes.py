@@ -1,0 +1,168 @@
+"""Phonemes by espeak-ng, which the wheel of `espeakng-loader` brings: IPA with stress marks, punctuation kept.
+
+Text is cut into runs of one script, and each run is read by a voice that knows the script, so that English words
+inside Persian (or the reverse) are spoken and not spelled. Runs are cached, because corpora repeat them and a call
+into espeak costs about 150 microseconds. espeak is not thread-safe: a lock guards it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from myxtts.errors import MissingDependencyError
+from myxtts.text.languages import find_language
+
+PUNCTUATION = ",;:.!?¡¿-()\"'"
+_CACHED_RUNS = 200_000
+_CUTTING = re.escape(PUNCTUATION.replace("-", "").replace("'", ""))
+_RUN = re.compile(f"[{_CUTTING}]|[^{_CUTTING}]+")
+_SCRIPT_RANGES = (
+    ("arabic", 0x0600, 0x06FF),
+    ("arabic", 0x0750, 0x077F),
+    ("greek", 0x0370, 0x03FF),
+    ("cyrillic", 0x0400, 0x052F),
+    ("devanagari", 0x0900, 0x097F),
+    ("hangul", 0x1100, 0x11FF),
+    ("hangul", 0xAC00, 0xD7A3),
+    ("kana", 0x3040, 0x30FF),
+    ("han", 0x3400, 0x9FFF),
+    ("latin", 0x0041, 0x024F),
+)
+_VOICE_OF_SCRIPT = {
+    "latin": "en-us",
+    "greek": "el",
+    "cyrillic": "ru",
+    "arabic": "fa",
+    "devanagari": "hi",
+    "hangul": "ko",
+    "kana": "ja",
+    "han": "cmn",
+}
+_FLAG = re.compile(r"\([^)]*\)")
+
+_lock = threading.Lock()
+_backends: dict[str, Any] = {}
+_cache: dict[tuple[str, str], str] = {}
+
+
+def phonemes(text: str, language: str) -> str:
+    """IPA of a normalised text: words parted by spaces, punctuation marks where they stood."""
+    return phonemes_of_many([text], language)[0]
+
+
+def phonemes_of_many(texts: Sequence[str], language: str) -> list[str]:
+    """`phonemes` of each text, with one call into espeak for each voice."""
+    split = [_runs(text, language) for text in texts]
+    missing: dict[str, dict[str, None]] = {}
+    for runs in split:
+        for voice, run in runs:
+            if voice and (voice, run) not in _cache:
+                missing.setdefault(voice, {})[run] = None
+    for voice, wanted in missing.items():
+        _speak(voice, list(wanted))
+    return [_joined(runs) for runs in split]
+
+
+def unspeakable(text: str) -> set[str]:
+    """Characters that no voice reads: pictures and signs."""
+    return {sign for sign in text if _is_picture(sign)}
+
+
+def _joined(runs: list[tuple[str, str]]) -> str:
+    parts = [_cache[voice, run] if voice else run for voice, run in runs]
+    text = ""
+    for part in parts:
+        if not part:
+            continue
+        # A mark sits on the word before it; an opening one on the word after it.
+        glued = not text or part in ",;:.!?)" or text[-1] in "(¡¿" or (part == '"' and text.count('"') % 2)
+        opened = text.endswith('"') and text.count('"') % 2 == 1
+        text += part if glued or opened else f" {part}"
+    return text
+
+
+def _runs(text: str, language: str) -> list[tuple[str, str]]:
+    """(voice, words) and ("", mark) in order."""
+    runs: list[tuple[str, str]] = []
+    for match in _RUN.finditer(text):
+        piece = match.group()
+        if len(piece) == 1 and piece in PUNCTUATION:
+            runs.append(("", piece))
+            continue
+        for word in piece.split():
+            _add_word(runs, word, language)
+    return runs
+
+
+def _add_word(runs: list[tuple[str, str]], word: str, language: str) -> None:
+    if word in ("-", "'"):
+        runs.append(("", word))
+        return
+    spoken = "".join(" " if _is_picture(sign) else sign for sign in word).strip()
+    if not spoken:
+        return
+    voice = _voice(spoken, language)
+    # Neighbours of one voice are read together: espeak links words within a phrase.
+    if runs and runs[-1][0] == voice:
+        runs[-1] = (voice, f"{runs[-1][1]} {spoken}")
+    else:
+        runs.append((voice, spoken))
+
+
+def _is_picture(sign: str) -> bool:
+    return unicodedata.category(sign) in ("So", "Sk", "Co", "Cn", "Cs") or sign in "\ufe0f\ufe0e\u200d"
+
+
+@lru_cache(maxsize=65536)
+def _voice(word: str, language: str) -> str:
+    own = find_language(language)
+    script = next((found for found in map(_script, word) if found), own.script)
+    if script == own.script or {script, own.script} <= {"han", "kana"}:
+        return own.espeak_voice
+    return _VOICE_OF_SCRIPT[script]
+
+
+def _script(sign: str) -> str | None:
+    point = ord(sign)
+    if not sign.isalpha():
+        return None
+    return next((name for name, first, last in _SCRIPT_RANGES if first <= point <= last), None)
+
+
+def _speak(voice: str, runs: list[str]) -> None:
+    with _lock:
+        backend = _backends.get(voice)
+        if backend is None:
+            backend = _backends[voice] = _open_voice(voice)
+        spoken = backend.phonemize(runs, strip=True)
+    if len(_cache) + len(runs) > _CACHED_RUNS:
+        _cache.clear()
+    for run, sounds in zip(runs, spoken, strict=True):
+        # espeak marks Chinese retroflexes with a full stop, which is punctuation here.
+        _cache[voice, run] = " ".join(_FLAG.sub("", sounds).replace(".", "\u0323").split())
+
+
+def _open_voice(voice: str) -> Any:
+    try:
+        import espeakng_loader
+        from phonemizer.backend import EspeakBackend
+        from phonemizer.backend.espeak.wrapper import EspeakWrapper
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"phonemes need {error.name}, which is not installed",
+            hint="pip install phonemizer-fork espeakng-loader, or choose --text-frontend characters",
+        ) from error
+    EspeakWrapper.set_library(espeakng_loader.get_library_path())
+    EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
+    return EspeakBackend(
+        voice,
+        preserve_punctuation=False,
+        with_stress=True,
+        language_switch="remove-flags",
+        words_mismatch="ignore",
+    )
