@@ -7,6 +7,9 @@ knows how many workers there are; ours is the count of batches handed out, so it
 from __future__ import annotations
 
 import logging
+import os
+import threading
+import time
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
@@ -29,6 +32,7 @@ _READ_THREADS = 2
 _READ_AHEAD_BATCHES = 4
 """Enough to hide a read; the pipeline's own buffer (--buffer-size) comes after this one."""
 _ENDLESS = 1 << 40
+_PARENT_CHECK_SECONDS = 1.0
 
 
 def padding_share(batch: Batch) -> float:
@@ -208,16 +212,39 @@ def batches(
 
 
 def _read_from(source: PlannedBatches, first: int, end: int | None, num_workers: int) -> Iterator[Any]:
-    # Imported late: Grain takes a second, which `prepare` on a valid cache does not have.
-    import grain
-
+    grain = _import_grain()
     ahead = grain.MapDataset.source(source)[first:end]
     reading = ahead.to_iter_dataset(
         grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD_BATCHES)
     )
     if num_workers:
         reading = reading.mp_prefetch(
-            grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD_BATCHES)
+            grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD_BATCHES),
+            worker_init_fn=_end_with_parent,
         )
     iterator: Iterator[Any] = iter(reading)
     return iterator
+
+
+def _import_grain() -> Any:
+    """Imported late: Grain takes a second, which a caller that only prepares does not have."""
+    absl = logging.getLogger("absl")
+    level = absl.level
+    absl.setLevel(logging.ERROR)  # it warns that JAX's profiler is missing, which nobody here wants
+    try:
+        import grain
+    finally:
+        absl.setLevel(level)
+    return grain
+
+
+def _end_with_parent(_worker: int, _workers: int) -> None:
+    """In a worker process: end when the training process is gone, which Grain's workers do not do after a kill -9."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

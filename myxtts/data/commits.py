@@ -8,7 +8,6 @@ equal bytes.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,8 @@ class PartResult:
     speakers: list[str] = field(default_factory=list)
     languages: list[str] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    unknown: Counter[str] = field(default_factory=Counter)
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Characters without a token of their own, and in how many clips they stand."""
 
 
 def shard_path(folder: Path, part: int) -> Path:
@@ -48,13 +48,7 @@ def read_part(folder: Path, part: int) -> PartResult | None:
     """A finished part, or None where there is none: no commit, a damaged one, or a shard of another size."""
     try:
         raw: dict[str, Any] = json.loads(part_path(folder, part).read_bytes())
-        result = PartResult(
-            **{
-                **raw,
-                "refusals": [Refusal(**refusal) for refusal in raw["refusals"]],
-                "unknown": Counter(raw["unknown"]),
-            }
-        )
+        result = PartResult(**{**raw, "refusals": [Refusal(**refusal) for refusal in raw["refusals"]]})
         same = shard_path(folder, part).stat().st_size == result.size_bytes
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -78,4 +78,5 @@ def _count(result: PartResult, record: ClipRecord, entry: Entry, tokenizer: Toke
     result.text_tokens.append(len(record.tokens))
     result.speakers.append(record.speaker)
     result.languages.append(record.language)
-    result.unknown.update(tokenizer.unknown(entry.text, entry.language))
+    for sign in sorted(tokenizer.unknown(entry.text, entry.language)):
+        result.unknown[sign] = result.unknown.get(sign, 0) + 1

@@ -62,7 +62,8 @@ class AudioFinder:
                 continue
             for candidate in (relative.name, *(relative.name + suffix for suffix in AUDIO_SUFFIXES)):
                 found = listing.get(candidate)
-                if found is not None and not found.is_dir():
+                # Links to nowhere are left to `_checked`; a pipe or a device would hang whoever opens it.
+                if found is not None and (found.is_file() or found.is_symlink()):
                     return self._checked(found)
         places = " or ".join(f"{folder}/" if folder != "." else "the corpus folder" for folder in self._folders)
         raise NameRefusedError(f"no audio file {name!r} (wav, flac, ogg, mp3 or opus) in {places}")
@@ -78,6 +79,8 @@ class AudioFinder:
         if found.is_symlink() and self._root not in Path(found.path).resolve().parents:
             raise NameRefusedError(f"{found.name} is a link to a place outside the corpus; copy the file into it")
         try:
+            if not found.is_file():
+                raise NameRefusedError(f"{found.name} is not a file")
             stat = found.stat()
         except OSError as error:
             raise NameRefusedError(f"{found.name} cannot be read: {error.strerror}") from error

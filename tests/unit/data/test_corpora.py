@@ -115,7 +115,19 @@ def test_manifest_reads_objects_and_explains_the_rest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../outside", "wavs/../../outside", "/etc/passwd", "~/x", "C:\\x", "a\\..\\b", "..", ".", "a\x00b", "x" * 300, " "],
+    [
+        "../outside",
+        "wavs/../../outside",
+        "/etc/passwd",
+        "~/x",
+        "C:\\x",
+        "a\\..\\b",
+        "..",
+        ".",
+        "a\x00b",
+        "x" * 300,
+        " ",
+    ],
 )
 def test_nothing_outside_the_corpus_is_read(tmp_path: Path, name: str) -> None:
     soundfile.write(tmp_path / "outside.wav", tone(0.5), 22050)
@@ -159,7 +171,9 @@ def test_lines_that_do_not_fit_the_file_are_refused_by_number(tmp_path: Path) ->
     assert "empty" in found[7]
 
 
-@pytest.mark.parametrize("content", ["\ufeffclip_0|Hello|Hello\r\nclip_1|Bye|Bye\r\n", "clip_0|Hello|Hello\rclip_1|Bye|Bye"])
+@pytest.mark.parametrize(
+    "content", ["\ufeffclip_0|Hello|Hello\r\nclip_1|Bye|Bye\r\n", "clip_0|Hello|Hello\rclip_1|Bye|Bye"]
+)
 def test_bom_and_line_ends_of_other_systems_leave_no_trace(tmp_path: Path, content: str) -> None:
     listing = list_corpus(write_metadata(make_ljspeech(tmp_path / "corpus", 2), content))
 
@@ -174,7 +188,9 @@ def test_utf16_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("language", "page", "text"), [("de", "latin-1", "Grüße"), ("fa", "cp1256", "سلام")])
 def test_old_code_pages_are_read_with_a_notice(tmp_path: Path, language: str, page: str, text: str) -> None:
-    root = write_metadata(make_ljspeech(tmp_path / "corpus", 2), f"clip_0|{text}|{text}\n".encode(page) + b"clip_1|a|a\n")
+    root = write_metadata(
+        make_ljspeech(tmp_path / "corpus", 2), f"clip_0|{text}|{text}\n".encode(page) + b"clip_1|a|a\n"
+    )
 
     listing = list_corpus(root, language=language)
 
