@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 Batch = dict[str, NDArray[Any]]
 
+DEFAULT_BATCH_SECONDS = 120.0
 _READ_THREADS = 2
 _READ_AHEAD_BATCHES = 4
 """Enough to hide a read; the pipeline's own buffer (--buffer-size) comes after this one."""
@@ -204,7 +205,7 @@ def batches(
     reader, readers = shard
     if not 0 <= reader < readers:
         raise DataError(f"reader {reader} of {readers} was asked for", hint=f"readers are 0 to {readers - 1}")
-    limits = BatchLimits(int(config.batch_seconds * SAMPLE_RATE), config.batch_size)
+    limits = BatchLimits(int((config.batch_seconds or DEFAULT_BATCH_SECONDS) * SAMPLE_RATE), config.batch_size)
     chosen = None if clips is None else np.asarray(clips, np.int64)
     source = PlannedBatches(prepared, chosen, limits, seed, shard)
     workers = config.num_workers if num_workers is None else num_workers
