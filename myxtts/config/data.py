@@ -20,6 +20,9 @@ class DataConfig:
     val_data: str | None = None
     """Folder held out for validation; without it every 20th clip of the training folder is held out."""
 
+    corpus_format: Literal["auto", "ljspeech", "vctk", "common-voice", "jsonl"] = "auto"
+    """Form of the corpus; auto looks at the folder."""
+
     language: str = "en"
     """Language of clips whose metadata has no language column (en, fa, de, ...)."""
 

@@ -115,9 +115,7 @@ def plan_corpus(settings: DemoSettings = DemoSettings()) -> list[DemoClip]:  # n
         said.add((voice.name, normalised))
         name = f"{voice.name}-{language}-{number:05d}"
         clips.append(
-            DemoClip(
-                id=name, kind=kind, text=text, normalised=normalised, speaker=voice.name, language=language
-            )
+            DemoClip(id=name, kind=kind, text=text, normalised=normalised, speaker=voice.name, language=language)
         )
         fixed, a_character = _SECONDS_OF_CHARS[language]
         seconds_left -= fixed + a_character * len(normalised)
@@ -236,7 +234,9 @@ def _run_worker(clips: Sequence[DemoClip], wavs: Path) -> None:
     )
     if finished.returncode != 0:
         last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DataError(f"a worker that speaks the demo corpus failed: {last}", hint="run again; finished clips are kept")
+        raise DataError(
+            f"a worker that speaks the demo corpus failed: {last}", hint="run again; finished clips are kept"
+        )
 
 
 def _phoneme_lines(clips: Sequence[DemoClip]) -> list[str]:

@@ -68,7 +68,9 @@ def normal(std: float) -> keras.initializers.Initializer:
 class Linear(Part):
     """x @ kernel + bias over the last axis."""
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, std: float = 0.02, **keras_options: Any) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, bias: bool = True, std: float = 0.02, **keras_options: Any
+    ) -> None:
         super().__init__(**keras_options)
         self.declare("kernel", (inputs, outputs), normal(std) if std else "zeros")
         self.bias = None

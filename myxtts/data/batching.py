@@ -1,0 +1,251 @@
+"""Reads planned batches from shards with Grain: on threads of this process, or on worker processes.
+
+The order is `f(seed, epoch, position)` (see `planning`), and Grain reads ahead along it. Grain's own iterator state
+knows how many workers there are; ours is the count of batches handed out, so it does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.config.data import DataConfig
+from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.data.state import ReaderState
+from myxtts.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+Batch = dict[str, NDArray[Any]]
+
+DEFAULT_BATCH_SECONDS = 120.0
+_READ_THREADS = 2
+_READ_AHEAD_BATCHES = 4
+"""Enough to hide a read; the pipeline's own buffer (--buffer-size) comes after this one."""
+_ENDLESS = 1 << 40
+_PARENT_CHECK_SECONDS = 1.0
+
+
+def padding_share(batch: Batch) -> float:
+    """Share of the batch's wave samples that are padding."""
+    return 1.0 - float(batch["wave_lengths"].sum()) / batch["wave"].size
+
+
+class PlannedBatches:
+    """Batch number n of an endless run, by random access: what Grain reads from, here or in a worker process."""
+
+    def __init__(
+        self,
+        prepared: PreparedCorpus,
+        clips: NDArray[np.int64] | None,
+        limits: BatchLimits,
+        seed: int,
+        shard: tuple[int, int],
+    ) -> None:
+        self._prepared, self._clips, self._limits, self._seed = prepared, clips, limits, seed
+        self._reader, self._readers = shard
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("_prepared", "_clips", "_limits", "_seed", "_reader", "_readers")
+        return {name: self.__dict__[name] for name in names}
+
+    @cached_property
+    def planner(self) -> BatchPlanner:
+        index = self._prepared.index
+        return BatchPlanner(
+            index.wave_samples,
+            index.text_tokens,
+            self._limits,
+            clips=self._clips,
+            readers=self._readers,
+            seed=self._seed,
+        )
+
+    @cached_property
+    def _plan(self) -> Any:
+        # Two epochs: the one that is read and the one that reading ahead has entered.
+        return lru_cache(maxsize=2)(self.planner.plan)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """This reader's share of an epoch: batches reader, reader + readers, and so on of the plan."""
+        return len(range(self._reader, self.planner.batches_per_epoch, self._readers))
+
+    def __len__(self) -> int:
+        return _ENDLESS
+
+    def __getitem__(self, number: int) -> Batch:
+        epoch, position = divmod(int(number), self.batches_per_epoch)
+        plan: EpochPlan = self._plan(epoch)
+        return self._read(*plan.batch(self._reader + position * self._readers))
+
+    def _read(self, clips: NDArray[np.int64], wave_samples: int, text_tokens: int) -> Batch:
+        index, rows = self._prepared.index, len(clips)
+        wave = np.zeros((rows, wave_samples), np.int16)
+        text = np.zeros((rows, text_tokens), np.int32)
+        for row, clip in enumerate(clips):
+            clip_wave, clip_tokens = self._prepared.read_arrays(int(clip))
+            wave[row, : len(clip_wave)] = clip_wave
+            text[row, : len(clip_tokens)] = clip_tokens
+        return {
+            "wave": wave,
+            "wave_lengths": index.wave_samples[clips].astype(np.int32),
+            "text": text,
+            "text_lengths": index.text_tokens[clips].astype(np.int32),
+            "speaker": index.speaker[clips].astype(np.int32),
+            "language": index.language[clips].astype(np.int32),
+            "clip": clips.astype(np.int64),
+        }
+
+
+class BatchSource:
+    """An iterator over batches whose position can be saved and restored exactly."""
+
+    def __init__(
+        self,
+        source: PlannedBatches,
+        *,
+        seed: int,
+        epoch: int,
+        shard: tuple[int, int],
+        num_workers: int,
+        epochs: int | None,
+    ) -> None:
+        self._source, self._num_workers = source, num_workers
+        self._seed, self._shard = seed, shard
+        self._next = epoch * source.batches_per_epoch
+        self._end = None if epochs is None else (epoch + epochs) * source.batches_per_epoch
+        self._reading: Iterator[Any] | None = None
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return self._source.batches_per_epoch
+
+    @property
+    def wave_padding_share(self) -> float:
+        """Share of padding over an epoch of all readers, from the plan."""
+        return self._source.planner.wave_padding_share
+
+    @property
+    def epoch(self) -> int:
+        return self._next // self.batches_per_epoch
+
+    def __iter__(self) -> BatchSource:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._end is not None and self._next >= self._end:
+            self.close()
+            raise StopIteration
+        if self._reading is None:
+            self._reading = _read_from(self._source, self._next, self._end, self._num_workers)
+        batch = next(self._reading)
+        self._next += 1
+        if self._num_workers:
+            # Worker processes send views of shared memory, which Grain takes back when the view goes.
+            batch = {name: np.array(value) for name, value in batch.items()}
+        return batch  # type: ignore[no-any-return]
+
+    def get_state(self) -> dict[str, int]:
+        return self._state().to_dict()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go to where `get_state` was called; the next batch is the one that followed then."""
+        wanted = ReaderState.from_dict(state)
+        wanted.check_against(self._state())
+        self.close()
+        self._next = wanted.epoch * wanted.batches_per_epoch + wanted.position
+
+    def close(self) -> None:
+        """Stop reading ahead and end the worker processes; the next `next` starts them again."""
+        if self._reading is not None:
+            close = getattr(self._reading, "close", None)
+            if close is not None:
+                close()
+            self._reading = None
+
+    def __enter__(self) -> BatchSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _state(self) -> ReaderState:
+        epoch, position = divmod(self._next, self.batches_per_epoch)
+        reader, readers = self._shard
+        return ReaderState(epoch, position, self._seed, self.batches_per_epoch, reader, readers)
+
+
+def batches(
+    prepared: PreparedCorpus,
+    *,
+    config: DataConfig,
+    seed: int,
+    clips: NDArray[np.integer] | None = None,
+    epoch: int = 0,
+    epochs: int | None = None,
+    shard: tuple[int, int] = (0, 1),
+    num_workers: int | None = None,
+) -> BatchSource:
+    """Batches of a prepared corpus, endless unless `epochs` is given.
+
+    `clips` limits them to some clips (see `PreparedCorpus.split`); `shard` is (this reader, number of readers): readers
+    share every epoch's plan, each batch goes to exactly one of them, and shares differ by one batch at most.
+    """
+    reader, readers = shard
+    if not 0 <= reader < readers:
+        raise DataError(f"reader {reader} of {readers} was asked for", hint=f"readers are 0 to {readers - 1}")
+    limits = BatchLimits(int((config.batch_seconds or DEFAULT_BATCH_SECONDS) * SAMPLE_RATE), config.batch_size)
+    chosen = None if clips is None else np.asarray(clips, np.int64)
+    source = PlannedBatches(prepared, chosen, limits, seed, shard)
+    workers = config.num_workers if num_workers is None else num_workers
+    return BatchSource(source, seed=seed, epoch=epoch, shard=shard, num_workers=workers, epochs=epochs)
+
+
+def _read_from(source: PlannedBatches, first: int, end: int | None, num_workers: int) -> Iterator[Any]:
+    grain = _import_grain()
+    ahead = grain.MapDataset.source(source)[first:end]
+    reading = ahead.to_iter_dataset(
+        grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD_BATCHES)
+    )
+    if num_workers:
+        reading = reading.mp_prefetch(
+            grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD_BATCHES),
+            worker_init_fn=_end_with_parent,
+        )
+    iterator: Iterator[Any] = iter(reading)
+    return iterator
+
+
+def _import_grain() -> Any:
+    """Imported late: Grain takes a second, which a caller that only prepares does not have."""
+    absl = logging.getLogger("absl")
+    level = absl.level
+    absl.setLevel(logging.ERROR)  # it warns that JAX's profiler is missing, which nobody here wants
+    try:
+        import grain
+    finally:
+        absl.setLevel(level)
+    return grain
+
+
+def _end_with_parent(_worker: int, _workers: int) -> None:
+    """In a worker process: end when the training process is gone, which Grain's workers do not do after a kill -9."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

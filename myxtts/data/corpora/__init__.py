@@ -1,0 +1,102 @@
+"""Corpora as users have them: finds the form of a folder by itself, or takes the one that was named."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from myxtts.data.corpora.audio_files import AudioFile
+from myxtts.data.corpora.common_voice import TABLE_NAMES, read_common_voice
+from myxtts.data.corpora.entry import CorpusListing, Entry, Notice, Refusal
+from myxtts.data.corpora.ljspeech import METADATA_NAMES, read_ljspeech
+from myxtts.data.corpora.manifest import MANIFEST_NAMES, read_manifest
+from myxtts.data.corpora.vctk import AUDIO_FOLDERS, TEXT_FOLDER, read_vctk
+from myxtts.errors import ConfigError, DataError
+from myxtts.text.languages import CODES, find_language
+
+__all__ = ["AudioFile", "CorpusListing", "Entry", "Notice", "Refusal", "list_corpus"]
+
+_TRANSCRIPTS = {"ljspeech": METADATA_NAMES, "common-voice": TABLE_NAMES, "jsonl": MANIFEST_NAMES}
+_SUFFIX_FORMATS = {
+    ".csv": "ljspeech",
+    ".txt": "ljspeech",
+    ".psv": "ljspeech",
+    ".tsv": "common-voice",
+    ".jsonl": "jsonl",
+}
+
+
+def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "en") -> CorpusListing:
+    """List a corpus: a folder, or the transcript file inside it when there are several to choose from."""
+    if not corpus.exists():
+        raise DataError(f"{corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
+    language = find_language(language).code
+    root = corpus.parent if corpus.is_file() else corpus
+    name, transcript = _choose(corpus, corpus_format)
+    speaker = root.resolve().name or "speaker"
+    try:
+        if transcript is None:
+            listing = read_vctk(root, language=language)
+        elif name == "ljspeech":
+            listing = read_ljspeech(root, transcript, language=language, speaker=speaker)
+        elif name == "common-voice":
+            listing = read_common_voice(root, transcript, language=language, speaker=speaker)
+        else:
+            listing = read_manifest(root, transcript, language=language, speaker=speaker)
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}", hint="check the rights") from error
+    if not listing.entries and not listing.refusals:
+        raise DataError(
+            f"{corpus} is an empty corpus: {transcript or TEXT_FOLDER} names no clips",
+            hint="each line of an LJSpeech metadata.csv is id|text|normalised text",
+        )
+    _settle_languages(listing)
+    return listing
+
+
+def _settle_languages(listing: CorpusListing) -> None:
+    """Give every clip its language's one code (`en-US` is `en`); refuse what no front end reads."""
+    codes: dict[str, str | None] = {}
+    kept = []
+    for entry in listing.entries:
+        if entry.language not in codes:
+            try:
+                codes[entry.language] = find_language(entry.language).code
+            except ConfigError:
+                codes[entry.language] = None
+        code = codes[entry.language]
+        if code is None:
+            reason = f"the language {entry.language[:40]!r} is not one of: {' '.join(CODES)}"
+            listing.refuse(entry.file, entry.line, entry.id, reason)
+        else:
+            kept.append(entry if code == entry.language else dataclasses.replace(entry, language=code))
+    listing.entries = kept
+
+
+def _choose(corpus: Path, corpus_format: str) -> tuple[str, Path | None]:
+    """The format and the transcript file; no file for VCTK, whose transcripts are a tree."""
+    if corpus.is_file():
+        found = _SUFFIX_FORMATS.get(corpus.suffix.lower()) if corpus_format == "auto" else corpus_format
+        if found not in _TRANSCRIPTS:
+            raise DataError(
+                f"{corpus} is not a transcript file of a known kind",
+                hint="give a folder, or a .csv (LJSpeech), .tsv (Common Voice) or .jsonl file",
+            )
+        return found, corpus
+    wanted = [*_TRANSCRIPTS, "vctk"] if corpus_format == "auto" else [corpus_format]
+    for name in wanted:
+        if name == "vctk":
+            if (corpus / TEXT_FOLDER).is_dir() and any((corpus / folder).is_dir() for folder in AUDIO_FOLDERS):
+                return name, None
+            continue
+        for file_name in _TRANSCRIPTS[name]:
+            if (corpus / file_name).is_file():
+                return name, corpus / file_name
+    manifests = sorted(corpus.glob("*.jsonl")) if "jsonl" in wanted else []
+    if len(manifests) == 1:
+        return "jsonl", manifests[0]
+    looked_for = ", ".join(file_name for name in wanted for file_name in _TRANSCRIPTS.get(name, ("txt/ with wav48*/",)))
+    raise DataError(
+        f"{corpus} is no corpus of a known form: looked for {looked_for}",
+        hint="write a metadata.csv of id|text lines beside wavs/, or give the transcript file itself",
+    )

@@ -1,0 +1,355 @@
+"""`prepare`: a corpus becomes a folder of shards, once.
+
+The folder is built beside its final place and takes its name when it is whole; every finished part stays through a
+kill, and the next call goes on from there. A fingerprint of the sources and of the settings that shape the result
+decides whether a finished folder is still valid. Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from myxtts.config.data import DataConfig
+from myxtts.data.commits import PartResult, part_path, read_part, shard_path
+from myxtts.data.corpora import CorpusListing, Refusal, list_corpus
+from myxtts.data.part_pool import PartJob, run_parts
+from myxtts.data.prepared import (
+    FORMAT_VERSION,
+    MANIFEST,
+    REFUSED,
+    REPORT,
+    TOKENIZER,
+    PreparedCorpus,
+    open_prepared,
+    read_manifest,
+    write_index,
+)
+from myxtts.data.report import build_report
+from myxtts.data.shards import ShardWriteError, sync_file, write_whole
+from myxtts.errors import DataError
+from myxtts.text.languages import CODES
+
+if TYPE_CHECKING:
+    from myxtts.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+SETTINGS = (
+    "language",
+    "corpus_format",
+    "text_frontend",
+    "vocab_size",
+    "min_clip_seconds",
+    "max_clip_seconds",
+    "max_text_chars",
+    "trim_silence",
+    "normalise_loudness",
+)
+"""The settings that shape what is written; any other may change without a new preparation."""
+
+_SMALLEST_PART, _LARGEST_PART, _PARTS_WANTED = 32, 2048, 64
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareProgress:
+    """How far preparing has come, in clips."""
+
+    done: int
+    refused: int
+    total: int
+
+
+Progress = Callable[[PrepareProgress], None]
+
+
+def prepare(
+    corpus_dir: str | Path,
+    config: DataConfig,
+    progress: Progress | None = None,
+    tokenizer: Tokenizer | None = None,
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    workers: int | None = None,
+) -> PreparedCorpus:
+    """Prepare a corpus, or open what an earlier call prepared.
+
+    `tokenizer` is used instead of one made for the corpus (a validation folder takes the training folder's).
+    `workers` is the number of processes, by default one for each core that this process may use.
+    """
+    corpus = Path(corpus_dir)
+    listing = list_corpus(corpus, corpus_format=config.corpus_format, language=config.language)
+    settings = {name: getattr(config, name) for name in SETTINGS}
+    settings["tokenizer"] = None if tokenizer is None else _tokenizer_digest(tokenizer)
+    fingerprint = _fingerprint(listing, settings)
+    target = Path(out) if out is not None else _default_folder(corpus, config, settings)
+    _refuse_foreign_folder(target)
+    building = target.with_name(target.name + ".building")
+    with _writing(building), _lock(target):
+        if force:
+            shutil.rmtree(building, ignore_errors=True)
+        elif (prepared := _reuse(target, fingerprint)) or (prepared := _adopt(building, target, fingerprint)):
+            _check_share(prepared.report["refused"], len(prepared), config, prepared.path / REFUSED)
+            logger.info("%s is prepared already in %s", corpus, target)
+            return prepared
+        _Build(listing, config, building, fingerprint, progress).run(tokenizer, workers)
+        _swap(building, target)
+    logger.info("prepared %s in %s", corpus, target)
+    return open_prepared(target)
+
+
+class _Build:
+    """One preparation in its temporary folder."""
+
+    def __init__(
+        self, listing: CorpusListing, config: DataConfig, folder: Path, fingerprint: str, progress: Progress | None
+    ) -> None:
+        self._listing, self._config, self._folder, self._fingerprint = listing, config, folder, fingerprint
+        self._report_progress = progress
+        self._done = self._refused = 0
+        entries = listing.entries
+        size = min(_LARGEST_PART, max(_SMALLEST_PART, -(-len(entries) // _PARTS_WANTED)))
+        self._jobs = [PartJob(at // size, entries[at : at + size]) for at in range(0, len(entries), size)]
+
+    def run(self, tokenizer: Tokenizer | None, workers: int | None) -> None:
+        self._start()
+        tokenizer = self._settle_tokenizer(tokenizer)
+        waiting = []
+        for job in self._jobs:
+            finished = read_part(self._folder, job.part)
+            if finished is None:
+                waiting.append(job)
+            else:
+                self._count(len(job.entries), len(finished.refusals))
+        if len(waiting) < len(self._jobs):
+            logger.info("resuming: %d of %d parts are done", len(self._jobs) - len(waiting), len(self._jobs))
+        workers = workers if workers is not None else len(os.sched_getaffinity(0))
+        if workers <= 1 or len(waiting) <= 1:
+            # Imported late: the decoders are not needed to find a valid cache.
+            from myxtts.data.parts import process_part
+
+            for job in waiting:
+                process_part(self._folder, job.part, job.entries, self._config, tokenizer, on_clip=self._on_clip)
+        elif waiting:
+            settings = {name: getattr(self._config, name) for name in SETTINGS}
+            setup = {"folder": str(self._folder), "settings": settings, "tokenizer": str(self._folder / TOKENIZER)}
+            run_parts(waiting, setup, workers=workers, on_clip=lambda refused: self._count(1, int(refused)))
+        self._finish()
+
+    def _start(self) -> None:
+        """Keep what an earlier run with the same fingerprint finished; drop anything else."""
+        begun = self._folder / "begun.json"
+        if not begun.is_file() or begun.read_text(encoding="utf-8") != self._fingerprint:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+            write_whole(begun, self._fingerprint.encode())
+        for leftover in self._folder.glob(".*.part"):
+            leftover.unlink(missing_ok=True)
+
+    def _settle_tokenizer(self, given: Tokenizer | None) -> Tokenizer:
+        from myxtts.text.tokenizer import load_tokenizer, train_tokenizer
+
+        path = self._folder / TOKENIZER
+        if path.is_file():
+            return load_tokenizer(path)
+        if given is None:
+            pairs = ((entry.text, entry.language) for entry in self._listing.entries)
+            given = train_tokenizer(self._config.text_frontend, pairs, self._config.vocab_size)
+        temporary = self._folder / f".{os.getpid()}.{TOKENIZER}"
+        given.save(temporary)
+        sync_file(temporary)
+        temporary.replace(path)
+        return given
+
+    def _on_clip(self, _clip_id: str, refused: bool | None) -> None:
+        if refused is not None:
+            self._count(1, int(refused))
+
+    def _count(self, done: int, refused: int) -> None:
+        self._done += done
+        self._refused += refused
+        if self._report_progress:
+            early = len(self._listing.refusals)
+            total = len(self._listing.entries) + early
+            self._report_progress(PrepareProgress(self._done + early, self._refused + early, total))
+
+    def _finish(self) -> None:
+        """Join the parts: refusals, report and index first, the manifest last."""
+        parts = [read_part(self._folder, job.part) for job in self._jobs]
+        results = [part for part in parts if part is not None]
+        if len(results) != len(parts):
+            raise ShardWriteError("a finished part has disappeared")
+        refusals = sorted(
+            [*self._listing.refusals, *(refusal for result in results for refusal in result.refusals)],
+            key=lambda refusal: (refusal.file, refusal.line),
+        )
+        lines = "".join(json.dumps(asdict(refusal), ensure_ascii=False) + "\n" for refusal in refusals)
+        write_whole(self._folder / REFUSED, lines.encode("utf-8", "surrogatepass"))
+        clips = sum(len(result.wave_samples) for result in results)
+        _check_share(len(refusals), clips, self._config, self._folder / REFUSED)
+        self._write_index(results, refusals)
+        for job in self._jobs:
+            part_path(self._folder, job.part).unlink()
+        for log in self._folder.glob("worker-*.log"):
+            log.unlink()
+
+    def _write_index(self, results: list[PartResult], refusals: list[Refusal]) -> None:
+        speakers = [name for result in results for name in result.speakers]
+        languages = [name for result in results for name in result.languages]
+        speaker_ids = {name: number for number, name in enumerate(sorted(set(speakers)))}
+        # All that we speak, in their fixed order, so that an id means the same in every corpus.
+        language_ids = {name: number for number, name in enumerate(CODES)}
+        columns: dict[str, Any] = {
+            "wave_samples": np.array([length for result in results for length in result.wave_samples], np.uint32),
+            "text_tokens": np.array([length for result in results for length in result.text_tokens], np.uint32),
+            "speaker": np.array([speaker_ids[name] for name in speakers], np.int32),
+            "language": np.array([language_ids[name] for name in languages], np.uint8),
+        }
+        unknown: Counter[str] = Counter()
+        for result in results:
+            unknown.update(result.unknown)
+        report = build_report(
+            self._listing, columns["wave_samples"], columns["text_tokens"], speakers, languages, refusals, unknown
+        )
+        write_whole(self._folder / REPORT, json.dumps(report, ensure_ascii=False, indent=1).encode())
+        manifest = {
+            "version": FORMAT_VERSION,
+            "fingerprint": self._fingerprint,
+            "clips": len(speakers),
+            "speakers": list(speaker_ids),
+            "languages": list(language_ids),
+            "index_crc32": write_index(self._folder, columns),
+            "shards": [
+                {
+                    "file": shard_path(self._folder, job.part).name,
+                    "clips": len(result.wave_samples),
+                    "size_bytes": result.size_bytes,
+                }
+                for job, result in zip(self._jobs, results, strict=True)
+            ],
+        }
+        write_whole(self._folder / MANIFEST, json.dumps(manifest, ensure_ascii=False).encode())
+
+
+def _fingerprint(listing: CorpusListing, settings: dict[str, Any]) -> str:
+    """A digest of the settings and of every source's place, size and time; no file is read for it."""
+    digest = hashlib.sha256(json.dumps([FORMAT_VERSION, listing.format, settings], sort_keys=True).encode())
+    for transcript in listing.transcripts:
+        stat = transcript.stat()
+        digest.update(f"{transcript.resolve()}|{stat.st_size}|{stat.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    for entry in listing.entries:
+        audio = entry.audio
+        digest.update(
+            f"{entry.id}|{audio.path}|{audio.size_bytes}|{audio.mtime_ns}\n".encode("utf-8", "surrogateescape")
+        )
+    for refusal in listing.refusals:
+        digest.update(f"{refusal.line}|{refusal.reason}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _tokenizer_digest(tokenizer: Tokenizer) -> str:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / TOKENIZER
+        tokenizer.save(path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _default_folder(corpus: Path, config: DataConfig, settings: dict[str, Any]) -> Path:
+    """One folder for each corpus and each set of settings, so that two trainings do not undo each other's cache."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "myxtts" / "prepared"
+    base = Path(config.cache_dir) if config.cache_dir else caches
+    key = hashlib.sha256(json.dumps([str(corpus.resolve()), settings], sort_keys=True).encode()).hexdigest()[:12]
+    return base / f"{corpus.resolve().name or 'corpus'}-{key}"
+
+
+def _refuse_foreign_folder(target: Path) -> None:
+    if target.exists() and not (target / MANIFEST).is_file() and (target.is_file() or any(target.iterdir())):
+        raise DataError(
+            f"{target} is there and is not a prepared corpus; it will not be replaced",
+            hint="give --out a new or empty folder",
+        )
+
+
+def _reuse(target: Path, fingerprint: str) -> PreparedCorpus | None:
+    manifest = read_manifest(target)
+    if manifest is None or manifest["fingerprint"] != fingerprint:
+        return None
+    try:
+        return open_prepared(target)
+    except DataError as error:
+        logger.warning("%s; it is built again", error.problem)
+        return None
+
+
+def _adopt(building: Path, target: Path, fingerprint: str) -> PreparedCorpus | None:
+    """Take a folder that was whole when an earlier run was killed just before giving it its name."""
+    if _reuse(building, fingerprint) is None:
+        return None
+    _swap(building, target)
+    return open_prepared(target)
+
+
+def _swap(building: Path, target: Path) -> None:
+    old = target.with_name(target.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    building.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Path) -> None:
+    total = refused + clips
+    share = refused / max(1, total)
+    if clips and share <= config.max_refused_share:
+        return
+    first = ""
+    if refused_path.is_file() and (line := refused_path.read_text(encoding="utf-8").partition("\n")[0]):
+        refusal = json.loads(line)
+        first = f"; the first: {refusal['file']}, line {refusal['line']}: {refusal['reason']}"
+    limit = "every clip" if not clips else f"more than --max-refused-share {config.max_refused_share:g}"
+    raise DataError(
+        f"{refused} of {total} clips were refused ({share:.0%}), {limit}{first}",
+        hint=f"see {refused_path} for each line and reason; raise --max-refused-share to go on without them",
+    )
+
+
+@contextmanager
+def _lock(target: Path) -> Iterator[None]:
+    """One preparation of a folder at a time; a second caller waits and then finds it done."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(target.name + ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.info("another process is preparing %s; waiting for it", target)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _writing(building: Path) -> Iterator[None]:
+    """Turn a full disk or a forbidden folder into an error that says what was kept."""
+    try:
+        yield
+    except (ShardWriteError, OSError) as error:
+        kept = len(list(building.glob("part-*.json"))) if building.is_dir() else 0
+        raise DataError(
+            f"cannot write {building}: {str(error)[:300]}; {kept} finished part(s) are kept there",
+            hint="free some space, or choose another place with --cache-dir or --out; the next run goes on from there",
+        ) from error

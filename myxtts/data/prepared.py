@@ -1,0 +1,152 @@
+"""A prepared corpus on disk: the index of lengths, the shards, and what was found while preparing.
+
+The folder is complete when `manifest.json` is there, which is written last. The index is memory-mapped: 13 bytes a clip
+and nothing else grows with the corpus, so a million clips open as fast as a thousand.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.data.records import ClipRecord, decode_arrays, decode_record
+from myxtts.data.shards import ShardReader
+from myxtts.errors import DataError
+
+if TYPE_CHECKING:
+    from myxtts.text.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer.json"
+REFUSED = "refused.jsonl"
+REPORT = "report.json"
+INDEX_TYPES = {"wave_samples": "<u4", "text_tokens": "<u4", "speaker": "<i4", "language": "u1"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClipIndex:
+    """One value a clip, memory-mapped; speakers and languages are positions in the corpus's lists."""
+
+    wave_samples: NDArray[np.uint32]
+    text_tokens: NDArray[np.uint32]
+    speaker: NDArray[np.int32]
+    language: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.wave_samples)
+
+
+class PreparedCorpus:
+    """Clips by number. Sent to another process, it travels as its path and is opened again there."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], index: ClipIndex) -> None:
+        self.path = path
+        self.index = index
+        self.speakers: list[str] = manifest["speakers"]
+        self.languages: list[str] = manifest["languages"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self._shard_starts = np.cumsum([0, *(shard["clips"] for shard in manifest["shards"])])
+        self._shards = ShardReader([path / shard["file"] for shard in manifest["shards"]])
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open_prepared, (self.path,))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the shards' ids are of."""
+        from myxtts.text.tokenizer import load_tokenizer
+
+        return load_tokenizer(self.path / TOKENIZER)
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What preparing found: hours, clips, speakers, histograms, unknown characters, refusals."""
+        report: dict[str, Any] = json.loads((self.path / REPORT).read_text(encoding="utf-8"))
+        return report
+
+    def read(self, clip: int) -> ClipRecord:
+        return decode_record(self._bytes(clip))
+
+    def read_arrays(self, clip: int) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
+        """Samples and token ids of a clip, as read-only views."""
+        return decode_arrays(self._bytes(clip))
+
+    def split(self, holdout_every: int = 20) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Clips to train on and clips held out: every `holdout_every`th, one at least where there are two clips."""
+        clips = np.arange(len(self), dtype=np.int64)
+        held = clips % holdout_every == holdout_every - 1
+        if not held.any() and len(clips) > 1:
+            held[-1] = True
+        return clips[~held], clips[held]
+
+    def _bytes(self, clip: int) -> bytes:
+        if not 0 <= clip < len(self):
+            raise DataError(f"clip {clip} of {len(self)} was asked for", hint=f"clips are 0 to {len(self) - 1}")
+        shard = int(np.searchsorted(self._shard_starts, clip, side="right")) - 1
+        return self._shards.read(shard, int(clip - self._shard_starts[shard]))
+
+
+def open_prepared(path: str | Path) -> PreparedCorpus:
+    """Open a folder that `prepare` finished; a part that is missing, cut or changed is an error that names it."""
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise DataError(f"{folder} is not a prepared corpus", hint="run `myxtts prepare CORPUS` first")
+    for shard in manifest["shards"]:
+        _check_size(folder / shard["file"], shard["size_bytes"])
+    columns = {name: _open_column(folder, name, manifest) for name in INDEX_TYPES}
+    return PreparedCorpus(folder, manifest, ClipIndex(**columns))
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest, or None where there is none that this version can read."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return manifest if manifest.get("version") == FORMAT_VERSION else None
+
+
+def write_index(folder: Path, columns: dict[str, NDArray[Any]]) -> dict[str, int]:
+    """Write the index's columns; returns their checksums for the manifest."""
+    from myxtts.data.shards import write_whole
+
+    checksums = {}
+    for name, dtype in INDEX_TYPES.items():
+        content = np.ascontiguousarray(columns[name], dtype).tobytes()
+        write_whole(folder / f"{name}.bin", content)
+        checksums[name] = zlib.crc32(content)
+    return checksums
+
+
+def _open_column(folder: Path, name: str, manifest: dict[str, Any]) -> NDArray[Any]:
+    path, dtype = folder / f"{name}.bin", np.dtype(INDEX_TYPES[name])
+    _check_size(path, manifest["clips"] * dtype.itemsize)
+    column = np.memmap(path, dtype, mode="r", shape=(manifest["clips"],))
+    if zlib.crc32(column.data) != manifest["index_crc32"][name]:
+        raise _damaged(path, "its checksum is wrong")
+    return column
+
+
+def _check_size(path: Path, size_bytes: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise _damaged(path, str(error.strerror)) from error
+    if found != size_bytes:
+        raise _damaged(path, f"it has {found} bytes, not {size_bytes}")
+
+
+def _damaged(path: Path, how: str) -> DataError:
+    return DataError(f"{path} is damaged: {how}", hint="run `myxtts prepare CORPUS --force` to build it again")

@@ -1,0 +1,108 @@
+"""Shards: ArrayRecord files that appear whole or not at all, and random access over many of them.
+
+ArrayRecord reports a missing, foreign or cut file only when a record is read, and then as `RuntimeError`; here each
+becomes a `DataError` that names the file. Riegeli, below it, keeps a hash of every chunk and checks it on each read.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+
+from myxtts.errors import DataError
+
+# PCM does not compress (8 % with zstd for four times the CPU), and one record a group is what random access wants.
+_WRITER_OPTIONS = "group_size:1,uncompressed"
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+_OPEN_FILES = 256
+
+
+class ShardWriteError(Exception):
+    """The file system did not take the shard; the message has its reason."""
+
+
+def write_shard(path: Path, records: Iterable[bytes]) -> int:
+    """Write a shard under a temporary name, force it to the disk, then give it its name; returns its size."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        writer = ArrayRecordWriter(str(temporary), _WRITER_OPTIONS)
+        for record in records:
+            writer.write(record)
+        writer.close()
+        size = sync_file(temporary)
+        temporary.replace(path)
+        return size
+    except (RuntimeError, OSError) as error:
+        raise ShardWriteError(str(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a small file so that it is there entirely or not at all, even after a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise ShardWriteError(f"{path}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> int:
+    """Force a file's content to the disk; returns its size."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+class ShardReader:
+    """Records of several shards by (shard, position); keeps a bounded number of files open; safe for threads."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = list(paths)
+        self._open: OrderedDict[int, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> list[Path]:
+        # Open files and locks stay behind when a reader is sent to a worker process.
+        return self._paths
+
+    def __setstate__(self, paths: list[Path]) -> None:
+        self.__init__(paths)  # type: ignore[misc]
+
+    def read(self, shard: int, position: int) -> bytes:
+        reader = self._reader(shard)
+        try:
+            # One record a call: a list of them goes through a thread pool, which costs three times the CPU.
+            data: bytes = reader.read([position])[0]
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise DataError(
+                f"{self._paths[shard]}, record {position}, is damaged: {str(error)[:200]}",
+                hint="run `myxtts prepare CORPUS --force` to build the shards again",
+            ) from error
+        return data
+
+    def _reader(self, shard: int) -> Any:
+        with self._lock:
+            reader = self._open.get(shard)
+            if reader is None:
+                reader = self._open[shard] = ArrayRecordReader(str(self._paths[shard]), _READER_OPTIONS)
+                if len(self._open) > _OPEN_FILES:
+                    # Not closed here: another thread may be reading from it; it closes when its last user lets go.
+                    self._open.popitem(last=False)
+            self._open.move_to_end(shard)
+            return reader

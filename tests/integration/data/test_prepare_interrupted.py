@@ -1,0 +1,166 @@
+"""Preparing through kills, dead and hanging workers and a full disk: nothing half-written is read, nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from myxtts.config.data import DataConfig
+from myxtts.data.batching import batches
+from myxtts.data.commits import read_part
+from myxtts.data.corpora import Entry, list_corpus
+from myxtts.data.corpora.audio_files import AudioFile
+from myxtts.data.part_pool import PartJob, run_parts
+from myxtts.data.prepare import prepare
+from myxtts.data.prepared import open_prepared
+from myxtts.errors import DataError
+from myxtts.text.tokenizer import train_tokenizer
+from tests.corpus_maker import batch_digest, folder_digest, make_ljspeech, settings
+
+CLIPS = 200
+
+PREPARE = """
+import sys
+from pathlib import Path
+from myxtts.data.prepare import prepare
+from tests.corpus_maker import settings
+prepare(sys.argv[1], settings(Path(sys.argv[2])), out=sys.argv[2], workers=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_ljspeech(tmp_path_factory.mktemp("source") / "corpus", seconds=[2 + 0.02 * n for n in range(CLIPS)])
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "prepared"
+    return prepare(corpus, settings(out), out=out, workers=1).path
+
+
+def start_prepare(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PREPARE, str(corpus), str(out)])
+
+
+def wait_for(condition: object, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():  # type: ignore[operator]
+        assert process.poll() is None, "prepare ended before it could be disturbed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def epoch_digests(folder: Path) -> list[str]:
+    prepared = open_prepared(folder)
+    return [batch_digest(batch) for batch in batches(prepared, config=DataConfig(batch_seconds=30.0), seed=3, epochs=1)]
+
+
+def test_after_kill_9_the_next_run_goes_on_and_the_batches_are_identical(
+    corpus: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out, building = tmp_path / "prepared", tmp_path / "prepared.building"
+    process = start_prepare(corpus, out)
+    wait_for(lambda: list(building.glob("part-*.json")), process)
+    process.kill()
+    process.wait()
+    assert not out.exists()
+    finished = {path.name: path.stat().st_ino for path in building.glob("part-*.json")}
+    shards = {path.name: path.stat().st_ino for path in building.glob("shard-*") if path.name.replace(
+        "shard", "part").replace(".array_record", ".json") in finished}  # fmt: skip
+    with pytest.raises(DataError, match="not a prepared corpus"):
+        open_prepared(building)
+
+    prepared = prepare(corpus, settings(out), out=out, workers=1)
+
+    assert shards
+    assert {name: (prepared.path / name).stat().st_ino for name in shards} == shards, "finished parts were made again"
+    assert folder_digest(prepared.path) == folder_digest(uninterrupted)
+    assert epoch_digests(prepared.path) == epoch_digests(uninterrupted)
+
+
+def test_workers_end_when_their_parent_is_killed(corpus: Path, tmp_path: Path) -> None:
+    process = start_prepare(corpus, tmp_path / "prepared")
+    wait_for(lambda: len(psutil.Process(process.pid).children()) == 2, process)
+    workers = psutil.Process(process.pid).children()
+    process.kill()
+    process.wait()
+
+    _, alive = psutil.wait_procs(workers, timeout=60)
+
+    assert not alive
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_refused(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    out = tmp_path / "prepared"
+    process = start_prepare(corpus, out)
+    wait_for(lambda: list((tmp_path / "prepared.building").glob("part-*.json")), process)
+    psutil.Process(process.pid).children()[0].kill()
+
+    assert process.wait(timeout=120) == 0
+    assert folder_digest(out) == folder_digest(uninterrupted)
+
+
+def test_a_clip_that_hangs_its_decoder_is_refused_and_the_rest_goes_on(corpus: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.wav")
+    entries = list_corpus(corpus).entries[:4]
+    hanging = AudioFile(str(tmp_path / "pipe.wav"), 0, 0)
+    entries[2] = Entry(entries[2].id, hanging, "Hangs.", "speaker", "en", "metadata.csv", 3)
+    tokenizer = train_tokenizer("characters", [("abc", "en")], 300)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    setup = {"folder": str(tmp_path), "settings": {}, "tokenizer": str(tmp_path / "tokenizer.json")}
+
+    outcomes: list[bool] = []
+    run_parts([PartJob(0, entries)], setup, workers=1, on_clip=outcomes.append, timeout_seconds=4)
+
+    result = read_part(tmp_path, 0)
+    assert result is not None
+    assert len(result.wave_samples) == 3
+    assert [(refusal.line, refusal.reason) for refusal in result.refusals] == [
+        (3, "the clip took longer than 4 s to decode")
+    ]
+    assert outcomes == [False, False, True, False]
+
+
+def test_a_full_disk_names_the_place_and_keeps_what_is_done(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    out = tmp_path / "prepared"
+    # Clips grow longer, so early shards fit below the limit on a file's size and later ones do not.
+    limit = sorted(path.stat().st_size for path in uninterrupted.glob("shard-*"))[2]
+    script = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n{PREPARE}"
+
+    process = subprocess.run(
+        [sys.executable, "-c", script, str(corpus), str(out)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert process.returncode != 0
+    message = process.stderr.strip().splitlines()[-2:]
+    assert "DataError" in message[0]
+    assert f"cannot write {out}.building" in message[0]
+    assert "File too large" in message[0]
+    assert "finished part(s) are kept" in message[0]
+    assert "free some space" in message[1]
+    assert not out.exists()
+    kept = len(list((tmp_path / "prepared.building").glob("part-*.json")))
+    assert kept >= 1
+    assert not list((tmp_path / "prepared.building").glob(".*.part"))
+    assert folder_digest(prepare(corpus, settings(out), out=out).path) == folder_digest(uninterrupted)
+
+
+def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    out = tmp_path / "prepared"
+    process = start_prepare(corpus, out)
+    wait_for(lambda: list((tmp_path / "prepared.building").glob("part-*.json")), process)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(timeout=60) != 0
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive
+    assert folder_digest(prepare(corpus, settings(out), out=out).path) == folder_digest(uninterrupted)

@@ -1,0 +1,250 @@
+"""Preparing a corpus: what is written, when it is reused, and what stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from myxtts.data.prepare import PrepareProgress, prepare
+from myxtts.data.prepared import REFUSED, PreparedCorpus, open_prepared
+from myxtts.errors import DataError
+from tests.corpus_maker import folder_digest, make_ljspeech, sentence, settings, tone
+
+
+def refusals(prepared: PreparedCorpus) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (prepared.path / REFUSED).read_text().splitlines()]
+
+
+def test_clips_come_back_with_their_samples_tokens_and_text(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 5)
+
+    prepared = prepare(corpus, settings(tmp_path))
+
+    assert len(prepared) == 5
+    for number in range(5):
+        record = prepared.read(number)
+        source, _ = soundfile.read(corpus / "wavs" / f"clip_{number}.wav", dtype="int16")
+        np.testing.assert_array_equal(record.wave, source)
+        assert (record.id, record.text) == (f"clip_{number}", sentence(number))
+        assert record.tokens.tolist() == prepared.tokenizer.encode(sentence(number), "en")
+        assert prepared.index.wave_samples[number] == len(source)
+        assert prepared.index.text_tokens[number] == len(record.tokens)
+        assert prepared.languages[prepared.index.language[number]] == "en"
+        assert prepared.speakers[prepared.index.speaker[number]] == "corpus"
+
+
+def test_the_report_counts_what_is_there(tmp_path: Path) -> None:
+    lines = [
+        "clip_0|Hello.|Hello.|anna|en",
+        "clip_1|Hello.|Hello.|anna|en",
+        "clip_2|سلام|سلام|bita|fa",
+        "gone|x|x|a|en",
+    ]
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=[1.0, 1.5, 2.5], lines=lines)
+
+    report = prepare(corpus, settings(tmp_path, max_refused_share=0.5)).report
+
+    assert report["clips"] == 3
+    assert report["hours"] == pytest.approx(5.0 / 3600, abs=1e-4)
+    assert report["speakers"] == {"anna": 2, "bita": 1}
+    assert report["languages"] == {"en": 2, "fa": 1}
+    assert report["length_histogram_seconds"] == {"1": 2, "2": 1}
+    assert report["refused"] == 1
+
+
+def test_a_tokenizer_that_is_given_is_used_and_its_gaps_are_reported(tmp_path: Path) -> None:
+    train = prepare(make_ljspeech(tmp_path / "train", 3), settings(tmp_path))
+    other = make_ljspeech(tmp_path / "other", 2, lines=["clip_0|Ω sign", "clip_1|plain"])
+
+    prepared = prepare(other, settings(tmp_path), tokenizer=train.tokenizer)
+
+    assert prepared.tokenizer.tokens() == train.tokenizer.tokens()
+    assert prepared.report["characters_not_in_vocabulary"] == {"ω": 1}
+
+
+def test_bad_clips_are_refused_by_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 10)
+    (corpus / "wavs" / "clip_3.wav").write_bytes(b"RIFF")
+    (corpus / "wavs" / "clip_7.wav").unlink()
+    text = (corpus / "metadata.csv").read_text().replace("clip_9|", "clip_9|" + "long " * 1000 + "|").splitlines()
+    text[9] = f"clip_9|{'long ' * 1000}|{'long ' * 1000}"
+    (corpus / "metadata.csv").write_text("\n".join(text))
+
+    prepared = prepare(corpus, settings(tmp_path, max_refused_share=0.5))
+
+    assert len(prepared) == 7
+    assert [(refusal["file"], refusal["line"], refusal["id"]) for refusal in refusals(prepared)] == [
+        ("metadata.csv", 4, "clip_3"),
+        ("metadata.csv", 8, "clip_7"),
+        ("metadata.csv", 10, "clip_9"),
+    ]
+    assert "--max-text-chars" in str(refusals(prepared)[2]["reason"])
+
+
+def test_a_text_of_one_character_is_taken(tmp_path: Path) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 1, lines=["clip_0|a|a"]), settings(tmp_path))
+
+    assert prepared.read(0).text == "a"
+
+
+def test_more_refusals_than_allowed_stop_with_the_first_reason(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    (corpus / "wavs" / "clip_1.wav").write_bytes(b"")
+
+    with pytest.raises(DataError, match=r"1 of 4 clips were refused \(25%\).*metadata.csv, line 2: the file is empty"):
+        prepare(corpus, settings(tmp_path))
+    assert len(prepare(corpus, settings(tmp_path, max_refused_share=0.25))) == 3
+
+
+def test_nothing_but_refusals_is_an_error_whatever_is_allowed(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 1)
+    (corpus / "wavs" / "clip_0.wav").write_bytes(b"")
+
+    with pytest.raises(DataError, match="every clip"):
+        prepare(corpus, settings(tmp_path, max_refused_share=1.0))
+
+
+def test_a_second_call_reads_no_audio(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    first = prepare(corpus, settings(tmp_path))
+    written = (first.path / "manifest.json").stat().st_mtime_ns
+    for wav in (corpus / "wavs").iterdir():
+        stat = wav.stat()
+        wav.write_bytes(b"\0" * stat.st_size)  # would be refused if it were read
+        os.utime(wav, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    again = prepare(corpus, settings(tmp_path))
+
+    assert (again.path / "manifest.json").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("change", ["audio", "metadata", "new clip", "settings", "damage", "force"])
+def test_what_changes_the_result_prepares_again(tmp_path: Path, change: str) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    out = tmp_path / "out"
+    first = prepare(corpus, settings(tmp_path), out=out)
+    (out / "mark").touch()
+    config = settings(tmp_path)
+    if change == "audio":
+        soundfile.write(corpus / "wavs" / "clip_0.wav", tone(1.3), 22050)
+    elif change == "metadata":
+        (corpus / "metadata.csv").write_text((corpus / "metadata.csv").read_text().replace("cat", "dog"))
+    elif change == "new clip":
+        soundfile.write(corpus / "wavs" / "clip_4.wav", tone(1.0), 22050)
+        with (corpus / "metadata.csv").open("a") as file:
+            file.write("clip_4|New.|New.\n")
+    elif change == "settings":
+        config = settings(tmp_path, normalise_loudness=True)
+    elif change == "damage":
+        shard = next(first.path.glob("*.array_record"))
+        shard.write_bytes(shard.read_bytes()[:-10])
+
+    prepare(corpus, config, out=out, force=change == "force")
+
+    assert not (out / "mark").exists()
+
+
+def test_settings_that_do_not_shape_the_result_keep_it(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    first = prepare(corpus, settings(tmp_path))
+    (first.path / "mark").touch()
+
+    again = prepare(corpus, settings(tmp_path, batch_seconds=7.0, num_workers=2, buffer_size=3))
+
+    assert (again.path / "mark").exists()
+
+
+def test_workers_do_not_change_a_byte(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 70)
+    (corpus / "wavs" / "clip_5.wav").write_bytes(b"junk")
+
+    alone = prepare(corpus, settings(tmp_path), out=tmp_path / "alone", workers=1)
+    together = prepare(corpus, settings(tmp_path), out=tmp_path / "together", workers=2)
+
+    assert folder_digest(alone.path) == folder_digest(together.path)
+
+
+def test_progress_ends_at_the_total(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 40)
+    (corpus / "wavs" / "clip_5.wav").write_bytes(b"junk")
+    (corpus / "wavs" / "clip_6.wav").unlink()
+    seen: list[PrepareProgress] = []
+
+    prepare(corpus, settings(tmp_path), seen.append, workers=2)
+
+    assert seen[-1] == PrepareProgress(done=40, refused=2, total=40)
+
+
+def test_a_folder_of_the_users_is_not_replaced(tmp_path: Path) -> None:
+    mine = tmp_path / "thesis"
+    mine.mkdir()
+    (mine / "chapter1.txt").write_text("years of work")
+
+    with pytest.raises(DataError, match="will not be replaced"):
+        prepare(make_ljspeech(tmp_path / "corpus", 1), settings(tmp_path), out=mine, force=True)
+    assert (mine / "chapter1.txt").exists()
+
+
+def test_half_a_folder_is_not_opened(tmp_path: Path) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 3), settings(tmp_path))
+    (prepared.path / "manifest.json").unlink()
+
+    with pytest.raises(DataError, match="not a prepared corpus"):
+        open_prepared(prepared.path)
+
+
+@pytest.mark.parametrize("name", ["wave_samples.bin", "speaker.bin"])
+def test_a_changed_index_is_not_opened(tmp_path: Path, name: str) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 3), settings(tmp_path))
+    content = bytearray((prepared.path / name).read_bytes())
+    content[0] ^= 1
+    (prepared.path / name).write_bytes(content)
+
+    with pytest.raises(DataError, match=rf"{name} is damaged"):
+        open_prepared(prepared.path)
+
+
+def test_a_flipped_bit_in_a_shard_is_found_when_it_is_read(tmp_path: Path) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 3), settings(tmp_path))
+    shard = next(prepared.path.glob("*.array_record"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 3] ^= 1
+    shard.write_bytes(content)
+    reopened = open_prepared(prepared.path)
+
+    def read_all() -> None:
+        for clip in range(3):
+            reopened.read(clip)
+
+    with pytest.raises(DataError, match=r"array_record, record \d, is damaged"):
+        read_all()
+
+
+def test_every_twentieth_clip_is_held_out_and_one_at_least(tmp_path: Path) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 41), settings(tmp_path), workers=1)
+
+    train, held_out = prepared.split()
+
+    assert held_out.tolist() == [19, 39]
+    assert sorted([*train.tolist(), *held_out.tolist()]) == list(range(41))
+    assert [len(part) for part in prepared.split(holdout_every=100)] == [40, 1]
+
+
+def test_preparing_imports_no_tensorflow(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom myxtts.data.ljspeech import LJSpeechDataset\n"
+        "from tests.corpus_maker import settings\n"
+        f"dataset = LJSpeechDataset({str(corpus)!r}, settings(Path({str(tmp_path)!r})))\n"
+        "next(dataset.batches())\nassert 'tensorflow' not in sys.modules\n"
+    )
+
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
