@@ -71,7 +71,9 @@ def test_text_and_audio_logits_of_a_padded_batch_agree(loaded: Loaded) -> None:
     for row in range(2):
         text, codes = case.TEXT_LENGTHS[row] + 1, case.CODE_LENGTHS[row] + 4
         assert difference(output.text_logits_BUV[row, :text], loaded.expected["text_logits"][row, :text]) < TOLERANCE
-        assert difference(output.audio_logits_BTV[row, :codes], loaded.expected["audio_logits"][row, :codes]) < TOLERANCE
+        assert (
+            difference(output.audio_logits_BTV[row, :codes], loaded.expected["audio_logits"][row, :codes]) < TOLERANCE
+        )
 
 
 def test_losses_agree(loaded: Loaded) -> None:
