@@ -2,9 +2,10 @@
 
     python -m bench.model [--size small] [--rounds 3] [--coqui-python /tmp/coqui-venv/bin/python] [--out FILE.json]
 
-Both sides run in processes of their own, in turns, in one run; CPU-seconds, medians over the rounds, peak memory of the
-process. Without a Python that has coqui-tts (`--coqui-python` or MYXTTS_COQUI_PYTHON) the figures of shared/PEERS.md are
-quoted, and the table says so. `--big` builds XTTS v2's sizes, runs one forward pass and generates 20 codes.
+Both sides run in processes of their own, in turns, in one run; CPU-seconds, medians over the rounds, peak memory
+of the process. Without a Python that has coqui-tts (`--coqui-python` or MYXTTS_COQUI_PYTHON) the figures of
+shared/PEERS.md are quoted, and the table says so. `--big` builds XTTS v2's sizes, runs one forward pass and generates
+20 codes.
 """
 
 from __future__ import annotations
