@@ -99,8 +99,9 @@ class Generator:
     ) -> Generated:
         """Codes until every row has stopped or is at its limit."""
         inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
-        codes, lengths, stopped, latents, spoken = self._whole(*inputs, request)
-        return Generated(codes.numpy(), lengths.numpy(), stopped.numpy(), latents.numpy(), spoken.numpy())
+        lengths, stopped, *made = self._whole(*inputs, request)
+        codes, latents, spoken = _batch_first(*made)
+        return Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken)
 
     def stream(
         self,
@@ -121,11 +122,10 @@ class Generator:
         state = self._begin(*inputs, request)
         spoken_so_far = np.zeros(int(request.text_lengths_B.shape[0]), np.int32)
         while not bool(tf.reduce_all(state.finished_B)):
-            state, codes, latents, spoken = self._chunk(state, request, tf.constant(chunk))
+            state, *made = self._chunk(state, request, tf.constant(chunk))
             lengths = state.lengths_B.numpy()
-            yield Generated(
-                codes.numpy(), lengths - spoken_so_far, state.stopped_B.numpy(), latents.numpy(), spoken.numpy()
-            )
+            codes, latents, spoken = _batch_first(*made)
+            yield Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken)
             spoken_so_far = lengths
 
     def _request(
@@ -183,8 +183,7 @@ class Generator:
             (state, record),
             shape_invariants=(_loop_shapes(state), Record(*(tf.TensorShape(None),) * 3)),
         )
-        codes, latents, spoken = _stacked(record, state.step)
-        return codes, state.lengths_B, state.stopped_B, latents, spoken
+        return (state.lengths_B, state.stopped_B, *_stacked(record, state.step))
 
     def _advance_chunk(self, state: State, request: Request, chunk: tf.Tensor) -> tuple[Any, ...]:
         first = state.step
@@ -269,19 +268,20 @@ class Generator:
             seen_BV=state.seen_BV | tf.one_hot(code_B, self.gpt.config.audio_codes + 2, True, False, dtype=tf.bool),
         )
 
-    def _feed(self, state: State, code_B: tf.Tensor, place: tf.Tensor, request: Request) -> State:
-        """Run the blocks on one new code per row, writing its keys and values at `place`."""
+    def _feed(self, state: State, code_B: tf.Tensor, position: tf.Tensor, request: Request) -> State:
+        """Run the blocks on one new code per row, writing its keys and values at `position` of the cache."""
         gpt = self.gpt
         batch = tf.shape(code_B)[0]
         position_D = tf.gather(tf.convert_to_tensor(gpt.audio_position.table), state.step)
         x_BD = gpt.audio_embedding(code_B) + position_D
         capacity = tf.shape(state.bias_BC)[1]
-        bias_BC = tf.where(tf.range(capacity) == place, 0.0, state.bias_BC)
-        rows = _cache_rows(batch, gpt.config.gpt_heads, capacity, place)
+        bias_BC = tf.where(tf.range(capacity) == position, 0.0, state.bias_BC)
+        heads = gpt.config.gpt_heads
+        place = _place(batch, heads, capacity, gpt.config.gpt_width // heads, position)
         keys, values, looked = [], [], []
         for layer, block in enumerate(gpt.blocks):
             x_BD, key, value, probabilities = _block_step(
-                block, x_BD, state.keys[layer], state.values[layer], rows, bias_BC
+                block, x_BD, state.keys[layer], state.values[layer], place, bias_BC
             )
             keys.append(key)
             values.append(value)
@@ -296,14 +296,14 @@ class Generator:
 
 
 def _block_step(
-    block: Block, x_BD: tf.Tensor, keys_BHCd: tf.Tensor, values_BHCd: tf.Tensor, rows: tf.Tensor, bias_BC: tf.Tensor
+    block: Block, x_BD: tf.Tensor, keys_BHCd: tf.Tensor, values_BHCd: tf.Tensor, place: Place, bias_BC: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """`Block.call` for one position, on the cache."""
     width = x_BD.shape[-1] // block.heads
     qkv = tf.reshape(block.qkv(block.attention_norm(x_BD)), [-1, 3, block.heads, width])
     query, key, value = tf.unstack(qkv, 3, axis=1)
-    keys_BHCd = _written(keys_BHCd, rows, key)
-    values_BHCd = _written(values_BHCd, rows, value)
+    keys_BHCd = _written(keys_BHCd, place, key)
+    values_BHCd = _written(values_BHCd, place, value)
     scores = tf.matmul(query[:, :, None] * width**-0.5, keys_BHCd, transpose_b=True) + bias_BC[:, None, None]
     probabilities = tf.nn.softmax(scores)
     found_BD = tf.reshape(tf.matmul(probabilities, values_BHCd), [-1, x_BD.shape[-1]])
@@ -320,19 +320,29 @@ def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, bat
     return tf.argmax(tf.add_n(over_text), -1, tf.int32)[:, None]
 
 
-def _cache_rows(batch: tf.Tensor, heads: int, capacity: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
-    """Indices of one position of the cache, for every batch row and head, in a cache seen as [B * H * C, d]."""
-    return tf.range(batch * heads) * capacity + place
+class Place(NamedTuple):
+    """Where a step writes in the cache, worked out once for all layers."""
+
+    rows: tf.Tensor
+    """Rows of one position, for every batch row and head, in a cache seen as [B * H * C, d]."""
+    cache_shape: tf.Tensor
 
 
-def _written(cache_BHCd: tf.Tensor, rows: tf.Tensor, new_BHd: tf.Tensor) -> tf.Tensor:
+def _place(batch: tf.Tensor, heads: int, capacity: tf.Tensor, width: int, position: tf.Tensor) -> Place:
+    return Place(tf.range(batch * heads) * capacity + position, tf.stack([batch, heads, capacity, width]))
+
+
+def _written(cache_BHCd: tf.Tensor, place: Place, new_BHd: tf.Tensor) -> tf.Tensor:
     """The same buffer with one position changed: TensorFlow's scatter would copy the cache at every step.
 
     Safe because nothing else holds the buffer: `_grown` made it, and what reads it comes before the next write.
     """
-    flat = tf.reshape(cache_BHCd, [-1, cache_BHCd.shape[-1]])
-    flat = tf.raw_ops.InplaceUpdate(x=flat, i=rows, v=tf.reshape(new_BHd, [-1, cache_BHCd.shape[-1]]))
-    return tf.reshape(flat, tf.shape(cache_BHCd))
+    width = cache_BHCd.shape[-1]
+    flat = tf.reshape(cache_BHCd, [-1, width])
+    flat = tf.raw_ops.InplaceUpdate(x=flat, i=place.rows, v=tf.reshape(new_BHd, [-1, width]))
+    written = tf.reshape(flat, place.cache_shape)
+    written.set_shape([None, cache_BHCd.shape[1], None, width])
+    return written
 
 
 def _grown(state: State, by: tf.Tensor) -> State:
@@ -363,16 +373,15 @@ def _new_record(size: tf.Tensor) -> Record:
 
 
 def _stacked(record: Record, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Batch first, and only the steps that were made."""
+    """The steps that were made, steps first; `_batch_first` turns them."""
     wanted = tf.range(steps)
-    codes_NB, latents_NBD, spoken = (
-        record.codes.gather(wanted),
-        record.latents.gather(wanted),
-        record.spoken.gather(wanted),
-    )
-    spoken_BN = tf.transpose(spoken, [1, 0, 2])
-    spoken_BN = tf.reshape(spoken_BN, [tf.shape(spoken_BN)[0], -1])
-    return tf.transpose(codes_NB), tf.transpose(latents_NBD, [1, 0, 2]), spoken_BN
+    return record.codes.gather(wanted), record.latents.gather(wanted), record.spoken.gather(wanted)
+
+
+def _batch_first(codes_NB: tf.Tensor, latents_NBD: tf.Tensor, spoken_NBS: tf.Tensor) -> tuple[np.ndarray, ...]:
+    """Turned as NumPy views; S is 1, or 0 where no heads were asked for."""
+    spoken = spoken_NBS.numpy().transpose(1, 0, 2)
+    return codes_NB.numpy().T, latents_NBD.numpy().transpose(1, 0, 2), spoken.reshape(spoken.shape[0], -1)
 
 
 def _per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:

@@ -85,11 +85,14 @@ class Linear(Part):
 def linear(x: tf.Tensor, kernel: Any, bias: Any | None) -> tf.Tensor:
     """One matrix product over all leading axes at once, and a fusable bias."""
     kernel = tf.convert_to_tensor(kernel)
-    rows = tf.reshape(x, [-1, kernel.shape[0]])
-    y = tf.matmul(rows, kernel)
+    if x.shape.rank == 2:
+        y = tf.matmul(x, kernel)
+        # Few rows: the fused kernel that `bias_add` would become is slower here than a plain product and a sum.
+        return y if bias is None else tf.add_n([y, tf.broadcast_to(tf.convert_to_tensor(bias), tf.shape(y))])
+    y = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
     if bias is not None:
         y = tf.nn.bias_add(y, tf.convert_to_tensor(bias))
-    return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0)) if x.shape.rank != 2 else y
+    return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0))
 
 
 class Embedding(Part):
