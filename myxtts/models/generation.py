@@ -156,6 +156,11 @@ class Generator:
             latents_BLD = tf.repeat(latents_BLD, batch, 0)
         return (latents_BLD, text_BU), request
 
+    @property
+    def traces(self) -> int:
+        """How often the whole loop was compiled."""
+        return int(self._whole.experimental_get_tracing_count())
+
     def _generate(self, latents_BLD: tf.Tensor, text_BU: tf.Tensor, request: Request) -> tuple[tf.Tensor, ...]:
         state = self._prefill(latents_BLD, text_BU, request)
         most = tf.reduce_max(request.max_codes_B)
