@@ -32,7 +32,8 @@ class LiveConsole:
 
     def __init__(self, *, stream: TextIO | None = None, plain: bool | None = None, width: int | None = None) -> None:
         """`plain` forces plain lines (True) or the panel (False); by default a terminal decides."""
-        self._console = Console(file=stream or sys.stderr, width=width, highlight=False)
+        forced = True if plain is False else None
+        self._console = Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
         self._plain = not self._console.is_terminal if plain is None else plain
         self.state = RunState()
         self._live: Live | None = None
