@@ -113,6 +113,8 @@ def snapshot_lines(state: RunState) -> list[str]:
     for warning in state.warnings[-3:]:
         age_s = (state.last_at or 0.0) - warning["time"]
         lines.append(f"warning {duration(age_s)} ago: {warning['message']}: {warning['hint']}")
+    if state.silent_s is not None:
+        lines.append(_silence(state.silent_s))
     if state.ended is not None:
         lines.append(f"{state.ended['reason']}: {state.ended['message']}")
     return lines
@@ -263,9 +265,15 @@ def _words(state: RunState) -> list[RenderableType]:
     if state.checkpoint is not None:
         checkpoint = state.checkpoint
         parts.append(Text(f"checkpoint at {checkpoint['stage']} step {checkpoint['step']:,}", style="dim"))
+    if state.silent_s is not None:
+        parts.append(Text(_silence(state.silent_s), style="yellow"))
     if state.ended is not None:
         parts.append(Text(f"{state.ended['reason']}: {state.ended['message']}", style=_border(state)))
     return parts
+
+
+def _silence(silent_s: float) -> str:
+    return f"nothing new for {duration(silent_s)}: the run may have been stopped or killed"
 
 
 def _headline(state: RunState) -> str:

@@ -290,6 +290,7 @@ def test_monitor_once_prints_what_is_known_and_exits(tmp_path: Path, capsys: pyt
 
     shown = capsys.readouterr().out
     assert "gpt 20/100" in shown
+    assert "the run may have been stopped or killed" in shown
     assert "training does not wait for data" in shown
 
 
