@@ -50,7 +50,7 @@ def explained(folder: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batch", "frontend"), enumerate(["characters", "characters", "bpe", "phonemes"]))
+@pytest.mark.parametrize(("batch", "frontend"), [(0, "characters"), (1, "characters"), (2, "bpe"), (3, "phonemes")])
 def test_mutated_metadata_is_prepared_or_refused_line_by_line(
     tmp_path: Path, batch: int, frontend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
