@@ -31,7 +31,9 @@ def read_audio(path: str | os.PathLike[str], sample_rate: int = 22050) -> NDArra
     if source_rate != sample_rate:
         mono = soxr.resample(mono, source_rate, sample_rate, quality="HQ")
         if mono.shape[0] == 0:
-            raise DataError(f"{path} is shorter than one sample at {sample_rate} Hz", hint="remove it from the metadata")
+            raise DataError(
+                f"{path} is shorter than one sample at {sample_rate} Hz", hint="remove it from the metadata"
+            )
     return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
 
 
@@ -42,7 +44,9 @@ def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
         with path.open("rb") as file:
             samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights") from error
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights"
+        ) from error
     except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
         raise DataError(f"{path} is not audio that can be decoded: {error}", hint=_READABLE_HINT) from error
     return samples, int(rate)
@@ -67,7 +71,9 @@ def write_audio(path: str | os.PathLike[str], samples: ArrayLike, sample_rate: i
         soundfile.write(temporary, mono, sample_rate, subtype=subtype, format=target.suffix[1:].upper())
         temporary.replace(target)
     except (OSError, soundfile.SoundFileError) as error:
-        raise DataError(f"{target} cannot be written: {error}", hint="check that the folder exists and has room") from error
+        raise DataError(
+            f"{target} cannot be written: {error}", hint="check that the folder exists and has room"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -225,10 +225,14 @@ def _reflect_at_own_ends(wave_BS: Tensor, lengths_B: Tensor, before: int, after:
     # A reflected signal repeats after 2 (length - 1) samples; a clip of one sample repeats that one.
     period = tf.maximum(2 * (lengths_B - 1), 1)[:, None]
     wrapped = tf.math.floormod(tf.concat([left, right], axis=1), period)
-    edges = tf.gather(wave_BS, tf.minimum(wrapped, period - wrapped) * tf.cast(lengths_B > 1, tf.int32)[:, None], batch_dims=1)
+    edges = tf.gather(
+        wave_BS, tf.minimum(wrapped, period - wrapped) * tf.cast(lengths_B > 1, tf.int32)[:, None], batch_dims=1
+    )
     edges = edges * tf.cast(lengths_B > 0, edges.dtype)[:, None]
     room = tf.concat([edges[:, :before], wave_BS, tf.zeros([batch, after], wave_BS.dtype)], axis=1)
     width = before + samples + after
     where = tf.range(batch)[:, None] * width + before + right
-    flat = tf.tensor_scatter_nd_update(tf.reshape(room, [-1]), tf.reshape(where, [-1, 1]), tf.reshape(edges[:, before:], [-1]))
+    flat = tf.tensor_scatter_nd_update(
+        tf.reshape(room, [-1]), tf.reshape(where, [-1, 1]), tf.reshape(edges[:, before:], [-1])
+    )
     return tf.reshape(flat, [batch, width])

@@ -1,0 +1,1 @@
+"""The commands. The only package that prints, and the composition root; no TensorFlow at module level."""

@@ -60,12 +60,6 @@ class XTTSConfig:
 
     def __post_init__(self) -> None:
         data, training = self.data, self.training
-        if (data.data_gpu is None) != (data.model_gpu is None):
-            given, missing = ("--data-gpu", "--model-gpu") if data.model_gpu is None else ("--model-gpu", "--data-gpu")
-            raise ConfigError(
-                f"{given} was given without {missing}",
-                hint="give both for the dual pipeline, or neither to train on one device",
-            )
         if training.enable_memory_isolation and data.data_gpu is None:
             raise ConfigError(
                 "--enable-memory-isolation was given without --data-gpu and --model-gpu",

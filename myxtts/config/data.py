@@ -30,10 +30,10 @@ class DataConfig:
     """Where prepared shards are kept; by default beside the user's other caches."""
 
     batch_size: int | None = None
-    """Clips in a batch; without it, batches are filled by --batch-seconds."""
+    """Clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
 
-    batch_seconds: float = 120.0
-    """Audio seconds in a batch, padding included, when --batch-size is not given."""
+    batch_seconds: float | None = None
+    """Audio seconds in a batch, padding included: clips of one length share a batch, few long or many short ones."""
 
     num_workers: int = 0
     """Processes that read shards; 0 reads on threads of this process."""

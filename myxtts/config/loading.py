@@ -52,8 +52,8 @@ def flatten(content: dict[str, Any]) -> dict[str, Any]:
             if not isinstance(value, dict):
                 raise ConfigError(f"setting {key!r} is {value!r}, must hold settings", hint=f"indent them below {key}:")
             for name, inner in value.items():
-                if part_known(name) != key:
-                    names = [item.name for item in dataclasses.fields(PARTS[key])]
+                names = [item.name for item in dataclasses.fields(PARTS[key])]
+                if name not in names:
                     raise unknown_name(f"setting of {key}", str(name), names)
                 flat[name] = _checked(str(name), inner)
         else:
@@ -62,17 +62,17 @@ def flatten(content: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def part_known(name: object) -> str | None:
-    return next((p for p, cls in PARTS.items() if name in {item.name for item in dataclasses.fields(cls)}), None)
+def as_plain_values(config: XTTSConfig) -> dict[str, dict[str, Any]]:
+    """Every setting by part, in types that YAML and JSON have."""
+    parts: dict[str, dict[str, Any]] = dataclasses.asdict(config)
+    return {
+        part: {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+        for part, settings in parts.items()
+    }
 
 
 def write_yaml(config: XTTSConfig, path: str | Path) -> None:
-    content = dataclasses.asdict(config)
-    for part in content.values():
-        for name, value in part.items():
-            if isinstance(value, tuple):
-                part[name] = list(value)
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(as_plain_values(config), sort_keys=False, allow_unicode=True)
     Path(path).write_text(text, encoding="utf-8")
 
 

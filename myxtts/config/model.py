@@ -9,6 +9,24 @@ from myxtts.config.checks import at_least, in_range
 from myxtts.config.presets import FROM_PRESET, MODEL_SIZES, fill_from
 from myxtts.errors import ConfigError
 
+_COUNTS = (
+    "text_vocab",
+    "audio_codes",
+    "gpt_layers",
+    "gpt_width",
+    "gpt_heads",
+    "max_text_tokens",
+    "max_audio_tokens",
+    "conditioning_latents",
+    "conditioning_layers",
+    "perceiver_layers",
+    "perceiver_heads",
+    "audio_stop_targets",
+    "dvae_width",
+    "dvae_code_width",
+    "decoder_width",
+)
+
 ModelSize = Literal["tiny", "small", "normal", "big"]
 
 
@@ -43,8 +61,29 @@ class ModelConfig:
     conditioning_latents: int = field(default=FROM_PRESET)
     """Vectors that the perceiver makes of a reference clip."""
 
+    conditioning_layers: int = field(default=FROM_PRESET)
+    """Attention blocks that read the reference clip's mel."""
+
+    perceiver_layers: int = field(default=FROM_PRESET)
+    """Perceiver layers between the conditioning encoder and its latents."""
+
+    perceiver_heads: int = field(default=FROM_PRESET)
+    """Attention heads of a perceiver layer, 64 wide each."""
+
+    text_start_token: int = 2
+    """Token before every text; XTTS v2's vocabulary has it at 261."""
+
+    text_stop_token: int = 3
+    """Token after every text; XTTS v2's vocabulary has it at 0."""
+
+    attend_text_stop: bool = True
+    """Let audio attend to the text's stop token while training; XTTS v2 was trained without, and speaks with it."""
+
+    audio_stop_targets: int = 1
+    """Stop tokens after a clip's codes that count in the loss; XTTS v2 was trained with 4."""
+
     dvae_width: int = field(default=FROM_PRESET)
-    """Channels inside the DVAE."""
+    """Channels of the DVAE at the rate of the codes; half as many at twice that rate."""
 
     dvae_code_width: int = field(default=FROM_PRESET)
     """Width of a codebook entry."""
@@ -60,7 +99,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         fill_from(self, MODEL_SIZES, "--model-size", self.model_size)
-        for name in ("gpt_layers", "gpt_width", "gpt_heads", "dvae_width", "dvae_code_width", "decoder_width"):
+        for name in _COUNTS:
             at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="see --model-size for sizes that work")
         in_range("--dropout", self.dropout, 0.0, 0.9, hint="the default is 0.1")
         if self.gpt_width % self.gpt_heads:
@@ -68,3 +107,6 @@ class ModelConfig:
                 f"--gpt-width is {self.gpt_width}, not a multiple of --gpt-heads {self.gpt_heads}",
                 hint="64 a head is usual: width 512 with 8 heads",
             )
+        for name in ("text_start_token", "text_stop_token"):
+            flag = f"--{name.replace('_', '-')}"
+            in_range(flag, getattr(self, name), 0, self.text_vocab - 1, hint="it must be a row of the text embedding")

@@ -1,0 +1,22 @@
+"""Keeps a data device and the model devices busy at the same time.
+
+Knows batches and devices, nothing of speech. Importing it imports no TensorFlow.
+"""
+
+from myxtts.pipeline.batches import BatchSize, BatchSource, DeviceBatch, split_rows
+from myxtts.pipeline.pipeline import Pipeline, Readiness
+from myxtts.pipeline.process_source import ProcessSource
+from myxtts.pipeline.sequential import SequentialPipeline
+from myxtts.pipeline.telemetry import Telemetry
+
+__all__ = [
+    "BatchSize",
+    "BatchSource",
+    "DeviceBatch",
+    "Pipeline",
+    "ProcessSource",
+    "Readiness",
+    "SequentialPipeline",
+    "Telemetry",
+    "split_rows",
+]

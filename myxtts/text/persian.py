@@ -22,9 +22,7 @@ _HALF_SPACES = re.compile(f"{ZWNJ}+")
 _LETTER = "\u0621-\u063a\u0641-\u064a\u067e\u0686\u0698\u06a9\u06af\u06cc"
 _STRAY_HALF_SPACE = re.compile(f"(?<![{_LETTER}]){ZWNJ}|{ZWNJ}(?![{_LETTER}])")
 _VERB_PREFIX = re.compile(f"(?<![{_LETTER}{ZWNJ}])(ن?می) (?=[{_LETTER}])")
-_ENDING = re.compile(
-    f"(?<=[{_LETTER}]) (ها|های|هایی|هایم|هایت|هایش|هایمان|هایتان|هایشان|تر|ترین)(?![{_LETTER}{ZWNJ}])"
-)
+_ENDING = re.compile(f"(?<=[{_LETTER}]) (ها|های|هایی|هایم|هایت|هایش|هایمان|هایتان|هایشان|تر|ترین)(?![{_LETTER}{ZWNJ}])")
 
 
 def normalise_persian(text: str) -> str:

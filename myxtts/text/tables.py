@@ -16,8 +16,25 @@ SYMBOLS: dict[str, dict[str, str]] = {
     "pt": {"&": "e", "@": "arroba", "%": "por cento", "#": "número", "°": "graus", "+": "mais", "=": "igual a"},
     "pl": {"&": "i", "@": "małpa", "%": "procent", "#": "numer", "°": "stopni", "+": "plus", "=": "równa się"},
     "tr": {"&": "ve", "@": "et", "%": "yüzde", "#": "numara", "°": "derece", "+": "artı", "=": "eşittir"},
-    "ru": {"&": "и", "@": "собака", "%": "процентов", "#": "номер", "№": "номер", "°": "градусов", "+": "плюс", "=": "равно"},
-    "nl": {"&": "en", "@": "apenstaartje", "%": "procent", "#": "nummer", "°": "graden", "+": "plus", "=": "is gelijk aan"},
+    "ru": {
+        "&": "и",
+        "@": "собака",
+        "%": "процентов",
+        "#": "номер",
+        "№": "номер",
+        "°": "градусов",
+        "+": "плюс",
+        "=": "равно",
+    },
+    "nl": {
+        "&": "en",
+        "@": "apenstaartje",
+        "%": "procent",
+        "#": "nummer",
+        "°": "graden",
+        "+": "plus",
+        "=": "is gelijk aan",
+    },
     "cs": {"&": "a", "@": "zavináč", "%": "procent", "#": "číslo", "°": "stupňů", "+": "plus", "=": "rovná se"},
     "ar": {"&": "و", "@": "آت", "%": "بالمئة", "٪": "بالمئة", "#": "رقم", "°": "درجة", "+": "زائد", "=": "يساوي"},
     "zh-cn": {"&": "和", "@": "艾特", "%": "百分之", "#": "号", "°": "度", "+": "加", "=": "等于"},
@@ -82,7 +99,17 @@ RANGE = {
     "nl": "tot", "cs": "až", "ar": "إلى", "zh-cn": "到", "hu": "és", "ko": "에서", "ja": "から", "hi": "से", "fa": "تا",
 }  # fmt: skip
 
-CURRENCY_CODES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₽": "RUB", "₺": "TRY", "₹": "INR", "₩": "KRW", "﷼": "IRR"}
+CURRENCY_CODES = {
+    "$": "USD",
+    "€": "EUR",
+    "£": "GBP",
+    "¥": "JPY",
+    "₽": "RUB",
+    "₺": "TRY",
+    "₹": "INR",
+    "₩": "KRW",
+    "﷼": "IRR",
+}
 CURRENCIES: dict[str, dict[str, tuple[str, str]]] = {
     "en": {"$": ("dollar", "dollars"), "€": ("euro", "euros"), "£": ("pound", "pounds")},
     "es": {"$": ("dólar", "dólares"), "€": ("euro", "euros"), "£": ("libra", "libras")},

@@ -288,9 +288,7 @@ def romanise(text: str, code: str) -> str:
         if code == "zh-cn":
             import pypinyin
 
-            tones = pypinyin.pinyin(
-                text, style=pypinyin.Style.TONE3, heteronym=False, neutral_tone_with_five=True
-            )
+            tones = pypinyin.pinyin(text, style=pypinyin.Style.TONE3, heteronym=False, neutral_tone_with_five=True)
             return "".join(syllable[0] for syllable in tones)
         if code == "ja":
             import cutlet

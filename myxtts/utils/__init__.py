@@ -1,0 +1,1 @@
+"""The import paths that the users' documents name. Re-exports only."""

@@ -1,0 +1,138 @@
+"""`myxtts doctor`: what this machine has, what would work, and what to fix. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+
+import psutil
+
+from myxtts import __version__
+from myxtts.cli.flags import parse_options
+from myxtts.errors import DeviceError
+from myxtts.runtime.inventory import Inventory, find_inventory
+from myxtts.runtime.plan import DeviceRequest, plan_devices
+
+NEEDED = ("keras", "grain", "array_record", "soundfile", "soxr", "tokenizers", "safetensors", "espeakng-loader")
+OPTIONAL = {"tensorboard": "TensorBoard logs", "moonshine-voice": "myxtts evaluate", "torch": "myxtts evaluate"}
+LOW_DISK_GB = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions:
+    """Show versions, drivers, GPUs, memory and disk; what would work, and what to fix. Example: myxtts doctor"""
+
+    simulate_gpus: int = 0
+    """Let this many CPU devices stand for GPUs."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; a fix makes it a complaint."""
+
+    text: str
+    fix: str | None = None
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(DoctorOptions, argv, command="doctor")
+    inventory = find_inventory(options.simulate_gpus)
+    sections = {
+        "Software": software(),
+        "Machine": machine(),
+        "GPUs": gpus(inventory),
+        "What would work": modes(inventory),
+    }
+    for title, findings in sections.items():
+        print(title)
+        for finding in findings:
+            print(f"  {'!' if finding.fix else ' '} {finding.text}")
+            if finding.fix:
+                print(f"      fix: {finding.fix}")
+    fixes = [finding for findings in sections.values() for finding in findings if finding.fix]
+    print(f"\n{len(fixes)} thing(s) to fix" if fixes else "\nNothing to fix")
+    return 1 if fixes else 0
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def software() -> list[Finding]:
+    tensorflow = version_of("tensorflow") or version_of("tensorflow-cpu")
+    findings = [Finding(f"myxtts {__version__}, Python {platform.python_version()} on {platform.platform()}")]
+    if not (3, 10) <= sys.version_info[:2] <= (3, 12):
+        findings.append(Finding(f"Python {platform.python_version()}", fix="use Python 3.10, 3.11 or 3.12"))
+    if tensorflow is None:
+        findings.append(Finding("TensorFlow is missing", fix="pip install 'myxtts[cpu]', or 'myxtts[gpu]' for NVIDIA"))
+    else:
+        kind = "with CUDA packages" if version_of("nvidia-cudnn-cu12") else "for CPUs"
+        findings.append(Finding(f"TensorFlow {tensorflow} {kind}"))
+    for package in NEEDED:
+        version = version_of(package)
+        findings.append(
+            Finding(f"{package} {version}")
+            if version
+            else Finding(f"{package} is missing", fix=f"pip install {package}")
+        )
+    for package, purpose in OPTIONAL.items():
+        findings.append(Finding(f"{package} {version_of(package) or f'not installed (only for {purpose})'}"))
+    return findings
+
+
+def machine() -> list[Finding]:
+    memory = psutil.virtual_memory()
+    disk = shutil.disk_usage(".")
+    free_gb = disk.free / 2**30
+    return [
+        Finding(
+            f"{psutil.cpu_count()} cores, {memory.total / 2**30:.1f} GB memory, {memory.available / 2**30:.1f} free"
+        ),
+        Finding(
+            f"disk here: {free_gb:.0f} of {disk.total / 2**30:.0f} GB free",
+            fix=f"free disk space: shards and checkpoints want {LOW_DISK_GB} GB" if free_gb < LOW_DISK_GB else None,
+        ),
+    ]
+
+
+def gpus(inventory: Inventory) -> list[Finding]:
+    if not inventory.gpus:
+        return [Finding("no NVIDIA driver or no GPU found: training runs on the CPU")]
+    findings = [Finding(f"NVIDIA driver {inventory.driver_version}")] if inventory.driver_version else []
+    for gpu in inventory.gpus:
+        memory = f"{gpu.memory_mb} MB" if gpu.memory_mb is not None else "memory unavailable"
+        findings.append(Finding(f"GPU {gpu.index}: {gpu.name}, {memory}"))
+    if not inventory.simulated and not version_of("nvidia-cudnn-cu12"):
+        findings.append(Finding("GPUs are there, but TensorFlow has no CUDA packages", fix="pip install 'myxtts[gpu]'"))
+    return findings
+
+
+def modes(inventory: Inventory) -> list[Finding]:
+    """Which of the five modes can be planned here, with the command for each."""
+    tried = {
+        "one device": (DeviceRequest(), "myxtts train --train-data DIR"),
+        "mirrored": (DeviceRequest(multi_gpu=True), "myxtts train --train-data DIR --multi-gpu"),
+        "dual": (DeviceRequest(data_gpu=0, model_gpu=1), "myxtts train --train-data DIR --data-gpu 0 --model-gpu 1"),
+        "hybrid": (
+            DeviceRequest(data_gpu=0, model_gpu=(1, 2)),
+            "myxtts train --train-data DIR --data-gpu 0 --model-gpu 1,2",
+        ),
+    }
+    findings = []
+    for name, (request, command) in tried.items():
+        try:
+            plan = plan_devices(request, inventory)
+        except DeviceError as error:
+            findings.append(Finding(f"{name}: no ({error.problem})"))
+        else:
+            wrong = name == "mirrored" and plan.mode != "mirrored"
+            findings.append(Finding(f"{name}: no (one GPU)" if wrong else f"{name}: yes   {command}"))
+    if not inventory.gpus:
+        findings.append(Finding("everything on simulated devices: add --simulate-gpus 2 to any command"))
+    return findings

@@ -1,0 +1,69 @@
+"""Flags from dataclasses: one help text a field, flat names, and YAML and presets as the defaults beneath them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import tyro
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.gpus import GpuIndices, parse_gpu_indices
+from myxtts.config.loading import read_yaml
+
+Options = TypeVar("Options")
+
+registry = tyro.constructors.ConstructorRegistry()
+
+
+@registry.primitive_rule
+def _gpu_indices(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    if info.type != GpuIndices:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT[,INT...]",
+        instance_from_str=lambda words: None if words[0] == "None" else parse_gpu_indices("--model-gpu", words[0]),
+        is_instance=lambda value: value is None or isinstance(value, (int, str, tuple)),
+        str_from_instance=lambda value: [",".join(map(str, value)) if isinstance(value, tuple) else str(value)],
+    )
+
+
+def parse_options(
+    options: type[Options], argv: Sequence[str], *, command: str, default: Options | None = None
+) -> Options:
+    """Parse a command's options. Wrong flags end the process with code 2 and a suggestion, as tyro words it."""
+    arguments: dict[str, Any] = {} if default is None else {"default": default}
+    with registry:
+        return tyro.cli(
+            options,
+            args=list(argv),
+            prog=f"myxtts {command}",
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            **arguments,
+        )
+
+
+def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
+    """The configuration before flags: defaults, then the presets that flags or YAML name, then the YAML file."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for flag in ("--config", "--model-size", "--optimization-level"):
+        first.add_argument(flag)
+    try:
+        known, _ = first.parse_known_args(list(argv))
+    except argparse.ArgumentError:
+        return XTTSConfig()  # A flag without its value: the full parse says so.
+    flat = read_yaml(known.config) if known.config else {}
+    named = {"model_size": known.model_size, "optimization_level": known.optimization_level}
+    return XTTSConfig(**(flat | {name: value for name, value in named.items() if value is not None}))
+
+
+def changed_by_level(config: XTTSConfig) -> str:
+    """What `--optimization-level` stands for, for the log."""
+    from myxtts.config.presets import OPTIMIZATION_LEVELS
+
+    level = config.training.optimization_level
+    values = dataclasses.asdict(config.training)
+    return f"Optimization level {level}: " + ", ".join(f"{name}={values[name]}" for name in OPTIMIZATION_LEVELS[level])

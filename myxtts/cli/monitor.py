@@ -1,0 +1,73 @@
+"""`myxtts monitor RUN`: a running or finished run, seen from another terminal.
+
+Reads `events.jsonl` only, never the run itself, and imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from myxtts.errors import DataError
+from myxtts.monitoring.console import LiveConsole, print_snapshot
+from myxtts.monitoring.events import EventFollower
+from myxtts.monitoring.report import write_report
+
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorArgs:
+    """Shows a run that goes on in another terminal, or how one went."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of the run: what --run-dir named."""
+
+    once: bool = False
+    """Print what is known now and exit."""
+
+    report: bool = False
+    """Write report.html into the run's folder and exit."""
+
+
+def main(argv: list[str]) -> int:
+    args = tyro.cli(MonitorArgs, args=argv, prog="myxtts monitor")
+    log = args.run / "events.jsonl"
+    if not log.is_file():
+        raise DataError(
+            f"{args.run} is not the folder of a run: it has no events.jsonl",
+            hint="give the folder that --run-dir named; it appears when training starts",
+        )
+    if args.report:
+        print(write_report(args.run))
+        return 0
+    follower = EventFollower(log)
+    if args.once:
+        console = LiveConsole(plain=True)
+        for event in follower.poll():
+            console.state.apply(event)
+        print_snapshot(console.state, stream=sys.stdout)
+        return 0
+    return _follow(follower)
+
+
+def _follow(follower: EventFollower) -> int:
+    """Shows events as they are written, until the run ends or Ctrl-C. What was before is taken in silently."""
+    console = LiveConsole(stream=sys.stdout)
+    for event in follower.poll():
+        console.state.apply(event)
+    try:
+        with console:
+            while console.state.ended is None:
+                for event in follower.poll():
+                    console.on_event(event)
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        return 0
+    print_snapshot(console.state, stream=sys.stdout)
+    return 0

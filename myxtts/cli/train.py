@@ -1,0 +1,93 @@
+"""`myxtts train`, also `python train_main.py`: decide the devices, then train, or say what would happen."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+import yaml
+
+from myxtts.cli.flags import changed_by_level, defaults_beneath, parse_options
+from myxtts.config.config import XTTSConfig
+from myxtts.config.loading import as_plain_values
+from myxtts.errors import ConfigError
+from myxtts.monitoring.log import setup_logging
+from myxtts.runtime.inventory import find_inventory
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.plan_log import TRAINING_STARTS, configuration_lines, pipeline_lines, placement_lines, warmup_line
+from myxtts.runtime.precision import Precision, choose_precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Train a voice from a folder of recordings. Continues where the run folder stands.
+
+    Examples: one device: myxtts train --train-data DIR --run-dir runs/mine.
+    Two GPUs: myxtts train --train-data DIR --data-gpu 0 --model-gpu 1.
+    No GPU, to see the pipeline: myxtts train --train-data DIR --simulate-gpus 2 --data-gpu 0 --model-gpu 1.
+    """
+
+    settings: Annotated[XTTSConfig, tyro.conf.arg(name="")]
+
+    config: str | None = None
+    """YAML file of settings; flags win over it."""
+
+    fresh: bool = False
+    """Start over: move the run's earlier checkpoints aside instead of continuing from them."""
+
+    dry_run: bool = False
+    """Print the device plan, the log of the start and the resolved settings, and train nothing."""
+
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+def main(argv: list[str]) -> int:
+    defaults = TrainOptions(settings=defaults_beneath(argv))
+    options = parse_options(TrainOptions, argv, command="train", default=defaults)
+    config = options.settings
+    inventory = find_inventory(config.training.simulate_gpus)
+    plan = plan_devices(DeviceRequest.from_config(config), inventory)
+    precision = choose_precision(config.training.mixed_precision, plan, inventory)
+    if options.dry_run:
+        print(dry_run_text(config, plan, precision))
+        return 0
+    if config.data.train_data is None:
+        raise ConfigError(
+            "--train-data was not given: there is nothing to learn from",
+            hint="name a folder of recordings, or make one first: myxtts demo-corpus demo && "
+            "myxtts train --train-data demo --model-size tiny",
+        )
+    setup_logging()
+    return _train(config, plan, precision, fresh=options.fresh)
+
+
+def _train(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool) -> int:
+    from myxtts.training.run import run_training
+
+    return run_training(config, plan, precision, fresh=fresh, live_console=sys.stderr.isatty())
+
+
+def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision) -> str:
+    """The plan, the lines that the log would have, in their order, and the settings after all precedence."""
+    data_device = plan.data.label if plan.data is not None else plan.model.label
+    lines = [
+        f"Plan: {plan.mode} mode",
+        f"   data on {data_device}",
+        f"   model on {', '.join(role.label for role in plan.models)}",
+        f"   hidden: {', '.join(f'GPU {index}' for index in plan.hidden) or 'none'}",
+        f"   precision: {precision}",
+        "",
+        *configuration_lines(plan),
+        *pipeline_lines(plan, config.data.buffer_size),
+        *placement_lines(plan),
+        changed_by_level(config),
+        warmup_line(config.data.model_start_delay),
+        TRAINING_STARTS,
+        "",
+        "Resolved settings:",
+        yaml.safe_dump(as_plain_values(config), sort_keys=False, allow_unicode=True).rstrip(),
+    ]
+    return "\n".join(lines)

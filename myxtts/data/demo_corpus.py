@@ -1,0 +1,253 @@
+"""The corpus that needs no download: espeak-ng reads generated English and Persian texts in several voices.
+
+`plan_corpus` is pure: the same settings give the same clips. `write_demo_corpus` speaks them into the LJSpeech form
+(`wavs/ID.wav`, `metadata.csv` as id|text|normalised|speaker|language, `phonemes.csv` as id|ipa) with worker processes.
+It is resumable: a clip is written whole or not at all, and `metadata.csv`, written last, says that all are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from myxtts.audio.io import write_audio
+from myxtts.data.demo_texts import DEMO_LANGUAGES, Kind, draw_text, heldout_texts, is_held_out, overlap
+from myxtts.data.espeak import ESPEAK_SAMPLE_RATE, EspeakVoice, speak
+from myxtts.errors import ConfigError, DataError
+from myxtts.text.languages import find_language
+from myxtts.text.normalise import normalise
+from myxtts.text.phonemes import phonemes_of_many
+
+__all__ = [
+    "VOICES",
+    "DemoClip",
+    "DemoSettings",
+    "heldout_texts",
+    "is_held_out",
+    "overlap",
+    "plan_corpus",
+    "write_demo_corpus",
+]
+
+_logger = logging.getLogger(__name__)
+
+VOICES: tuple[EspeakVoice, ...] = (
+    EspeakVoice(name="dara", variant="m3", pitch=28, pitch_range=40, words_per_minute=150),
+    EspeakVoice(name="mina", variant="f2", pitch=62, pitch_range=55, words_per_minute=160),
+    EspeakVoice(name="olaf", variant="m7", pitch=50, pitch_range=60, words_per_minute=165),
+    EspeakVoice(name="tess", variant="f5", pitch=80, pitch_range=50, words_per_minute=155),
+    EspeakVoice(name="bruno", variant="croak", pitch=40, pitch_range=50, words_per_minute=155),
+    EspeakVoice(name="annie", variant="Annie", pitch=60, pitch_range=60, words_per_minute=160),
+)
+"""Speakers with vocal tracts of their own; each speaks every language."""
+
+_VERSION = 1
+_CLIPS_A_JOB = 40
+# Seconds of speech = a + b * characters of normalised text, fitted to these voices.
+_SECONDS_OF_CHARS = {"en": (0.55, 0.064), "fa": (0.55, 0.078)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """What decides every byte of the corpus."""
+
+    minutes: float = 60.0
+    """About how much speech to make."""
+
+    voices: int = 4
+    """How many speakers, 1 to 6."""
+
+    languages: tuple[str, ...] = DEMO_LANGUAGES
+    """Which languages every speaker speaks."""
+
+    seed: int = 0
+    """Another seed gives other texts."""
+
+    def __post_init__(self) -> None:
+        if not 0.05 <= self.minutes <= 6000:
+            raise ConfigError(f"--minutes is {self.minutes}, must be in 0.05..6000", hint="an hour (60) is the default")
+        if not 1 <= self.voices <= len(VOICES):
+            raise ConfigError(f"--voices is {self.voices}, must be in 1..{len(VOICES)}", hint="the default is 4")
+        unknown = [code for code in self.languages if code not in DEMO_LANGUAGES]
+        if unknown or not self.languages:
+            raise ConfigError(
+                f"--languages is {' '.join(self.languages) or 'empty'}, must be from {' '.join(DEMO_LANGUAGES)}",
+                hint="the default is both",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoClip:
+    """One line of the corpus."""
+
+    id: str
+    kind: Kind
+    text: str
+    normalised: str
+    speaker: str
+    language: str
+
+
+def plan_corpus(settings: DemoSettings = DemoSettings()) -> list[DemoClip]:  # noqa: B008 - frozen, so shared safely
+    """Every clip, in order: voices and languages take turns, no text is said twice by one voice or is held out."""
+    rng = random.Random(settings.seed)
+    clips: list[DemoClip] = []
+    said: set[tuple[str, str]] = set()
+    seconds_left = settings.minutes * 60.0
+    while seconds_left > 0:
+        number = len(clips)
+        voice = VOICES[number % settings.voices]
+        language = settings.languages[(number // settings.voices) % len(settings.languages)]
+        kind, text = draw_text(rng, language)
+        normalised = normalise(text, language)
+        if (voice.name, normalised) in said:
+            continue
+        said.add((voice.name, normalised))
+        name = f"{voice.name}-{language}-{number:05d}"
+        clips.append(
+            DemoClip(
+                id=name, kind=kind, text=text, normalised=normalised, speaker=voice.name, language=language
+            )
+        )
+        fixed, a_character = _SECONDS_OF_CHARS[language]
+        seconds_left -= fixed + a_character * len(normalised)
+    return clips
+
+
+def write_demo_corpus(
+    folder: str | os.PathLike[str],
+    settings: DemoSettings = DemoSettings(),  # noqa: B008 - frozen, so shared safely
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Speak the corpus into `folder`; what an interrupted run left is kept, and a finished corpus is returned at once.
+
+    `progress(done, total)` is called in the calling thread after each batch of clips.
+    """
+    target = Path(folder)
+    clips = plan_corpus(settings)
+    plan_file, metadata = target / "demo.json", target / "metadata.csv"
+    described = _describe(settings, clips)
+    _claim(target, plan_file, described)
+    if metadata.exists():
+        return target
+    wavs = target / "wavs"
+    wavs.mkdir(exist_ok=True)
+    missing = [clip for clip in clips if not (wavs / f"{clip.id}.wav").exists()]
+    _speak_all(missing, wavs, workers or os.cpu_count() or 1, len(clips), progress)
+    _write_whole(target / "phonemes.csv", _phoneme_lines(clips))
+    _write_whole(metadata, [f"{c.id}|{c.text}|{c.normalised}|{c.speaker}|{c.language}" for c in clips])
+    _logger.info("demo corpus of %d clips is in %s", len(clips), target)
+    return target
+
+
+def _describe(settings: DemoSettings, clips: Sequence[DemoClip]) -> dict[str, Any]:
+    voices = [asdict(voice) for voice in VOICES[: settings.voices]]
+    content = json.dumps([[asdict(clip) for clip in clips], voices, _VERSION], ensure_ascii=False, sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return {"corpus": "myxtts-demo", "version": _VERSION, "clips": len(clips), "digest": digest, "voices": voices}
+
+
+def _claim(target: Path, plan_file: Path, described: dict[str, Any]) -> None:
+    """Make the folder ours, or refuse one that holds something else."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target} cannot be made: {error.strerror}", hint="choose another folder") from error
+    if plan_file.exists():
+        try:
+            found = json.loads(plan_file.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if found == described:
+            return
+        raise DataError(
+            f"{target} holds a demo corpus of other settings", hint="choose another folder, or remove that one first"
+        )
+    if any(target.iterdir()):
+        raise DataError(f"{target} is not empty", hint="choose a new or an empty folder for the demo corpus")
+    _write_whole(plan_file, [json.dumps(described, ensure_ascii=False, indent=1)])
+
+
+def _speak_all(
+    clips: Sequence[DemoClip],
+    wavs: Path,
+    workers: int,
+    total: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    done = total - len(clips)
+    if progress:
+        progress(done, total)
+    jobs = [clips[start : start + _CLIPS_A_JOB] for start in range(0, len(clips), _CLIPS_A_JOB)]
+    if len(jobs) <= 1 or workers == 1:
+        for clip in clips:
+            speak_clip(clip, wavs)
+            done += 1
+            if progress:
+                progress(done, total)
+        return
+    # Threads only wait here; the speaking is done by processes, which owe nothing to how this one was started.
+    with ThreadPoolExecutor(min(workers, len(jobs))) as pool:
+        running = {pool.submit(_run_worker, job, wavs): len(job) for job in jobs}
+        try:
+            for finished in as_completed(running):
+                finished.result()
+                done += running[finished]
+                if progress:
+                    progress(done, total)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def speak_clip(clip: DemoClip, wavs: Path) -> None:
+    """Speak one clip into its file."""
+    voice = next(voice for voice in VOICES if voice.name == clip.speaker)
+    samples = speak(clip.normalised, voice, find_language(clip.language).espeak_voice)
+    if len(samples) == 0:
+        raise DataError(f"espeak-ng said nothing for {clip.text!r}", hint="report this text; another --seed avoids it")
+    write_audio(wavs / f"{clip.id}.wav", samples, ESPEAK_SAMPLE_RATE)
+
+
+def _run_worker(clips: Sequence[DemoClip], wavs: Path) -> None:
+    request = json.dumps({"wavs": str(wavs.resolve()), "clips": [asdict(clip) for clip in clips]})
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
+    finished = subprocess.run(
+        [sys.executable, "-m", "myxtts.data.demo_worker"],
+        input=request,
+        text=True,
+        encoding="utf-8",
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
+    )
+    if finished.returncode != 0:
+        last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
+        raise DataError(f"a worker that speaks the demo corpus failed: {last}", hint="run again; finished clips are kept")
+
+
+def _phoneme_lines(clips: Sequence[DemoClip]) -> list[str]:
+    sounds: dict[tuple[str, str], str] = {}
+    for language in {clip.language for clip in clips}:
+        texts = sorted({clip.normalised for clip in clips if clip.language == language})
+        sounds.update(zip(((text, language) for text in texts), phonemes_of_many(texts, language), strict=True))
+    return [f"{clip.id}|{sounds[clip.normalised, clip.language]}" for clip in clips]
+
+
+def _write_whole(path: Path, lines: Sequence[str]) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    temporary.replace(path)

@@ -1,0 +1,158 @@
+"""HiFi-GAN's discriminators and its losses, for the `decoder` stage. Never used when speaking.
+
+The multi-period discriminator folds the wave so that every p-th sample stands in a column; the multi-resolution one
+looks at three short-time spectra (it does what HiFi-GAN's multi-scale one does without grouped convolutions, which a
+CPU cannot train outside XLA). Each returns, for every judge, a score and the features on the way to it. The losses are pure
+functions of those; the mel loss is `l1` between log mels that the caller computes.
+
+Shapes: B clips, S samples, P period, C channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+PERIODS = (2, 3, 5, 7, 11)
+WINDOWS_SAMPLES = (512, 1024, 2048)
+SLOPE = 0.1
+FEATURE_WEIGHT = 2.0
+MEL_WEIGHT = 45.0
+_PERIOD_WIDTHS = (32, 128, 512, 1024)
+_SPECTRUM_WIDTH = 32
+# Kernel and stride over [time, frequency].
+_SPECTRUM_LAYERS = (((3, 9), (1, 1)), ((3, 9), (1, 2)), ((3, 9), (1, 2)), ((3, 9), (1, 2)), ((3, 3), (1, 1)))
+
+Judgement = tuple[tf.Tensor, list[tf.Tensor]]
+"""A judge's scores for a batch, and its features."""
+
+
+class PeriodJudge(keras.layers.Layer):
+    """Strided convolutions along the columns of the wave folded at one period."""
+
+    def __init__(self, period: int, widths: tuple[int, ...], **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.period = period
+        self.widths = (1, *widths, widths[-1])
+        strides = [3] * len(widths) + [1]
+        self.convs = [
+            keras.layers.Conv2D(width, (5, 1), strides=(stride, 1), padding="same", name=f"conv_{index + 1}")
+            for index, (width, stride) in enumerate(zip(self.widths[1:], strides, strict=True))
+        ]
+        self.out = keras.layers.Conv2D(1, (3, 1), padding="same", name="out")
+
+    def build(self, input_shape: Any = None) -> None:
+        for conv, width_in in zip(self.convs, self.widths, strict=False):
+            conv.build((None, None, self.period, width_in))
+        self.out.build((None, None, self.period, self.widths[-1]))
+        self.built = True
+
+    def call(self, wave_BS: tf.Tensor) -> Judgement:
+        missing = -tf.shape(wave_BS)[1] % self.period
+        padded_BS = tf.pad(wave_BS, [[0, 0], [0, missing]], mode="REFLECT")
+        x = tf.reshape(padded_BS, [tf.shape(wave_BS)[0], -1, self.period, 1])
+        return _judge(x, self.convs, self.out)
+
+
+class SpectrumJudge(keras.layers.Layer):
+    """Convolutions over the magnitudes of one short-time Fourier transform, halving the frequencies three times."""
+
+    def __init__(self, window_samples: int, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.window_samples = window_samples
+        self.width = width
+        self.convs = [
+            keras.layers.Conv2D(width, kernel, strides=strides, padding="same", name=f"conv_{index + 1}")
+            for index, (kernel, strides) in enumerate(_SPECTRUM_LAYERS)
+        ]
+        self.out = keras.layers.Conv2D(1, (3, 3), padding="same", name="out")
+
+    def build(self, input_shape: Any = None) -> None:
+        width_in = 1
+        for conv in (*self.convs, self.out):
+            conv.build((None, None, None, width_in))
+            width_in = self.width
+        self.built = True
+
+    def call(self, wave_BS: tf.Tensor) -> Judgement:
+        hop_samples = self.window_samples // 4
+        spectrum_BTF = tf.signal.stft(_f32(wave_BS), self.window_samples, hop_samples, pad_end=True)
+        # Not tf.abs: its gradient is not a number where a spectrum is exactly silent.
+        power_BTF = tf.math.real(spectrum_BTF) ** 2 + tf.math.imag(spectrum_BTF) ** 2
+        magnitude_BTF = tf.sqrt(power_BTF + 1e-9)
+        return _judge(tf.cast(magnitude_BTF, self.compute_dtype)[..., None], self.convs, self.out)
+
+
+class Discriminators(keras.layers.Layer):
+    """Five period judges and three spectrum judges. `shrink` divides all widths, for small models and tests."""
+
+    def __init__(self, shrink: int = 1, **keras_options: Any) -> None:
+        super().__init__(**{"name": "discriminators", **keras_options})
+        widths = tuple(max(width // shrink, 4) for width in _PERIOD_WIDTHS)
+        periods = [PeriodJudge(period, widths, name=f"period_{period}") for period in PERIODS]
+        width = max(_SPECTRUM_WIDTH // shrink, 4)
+        spectra = [SpectrumJudge(window, width, name=f"spectrum_{window}") for window in WINDOWS_SAMPLES]
+        self.judges = [*periods, *spectra]
+
+    def build(self, input_shape: Any = None) -> None:
+        for judge in self.judges:
+            judge.build()
+        self.built = True
+
+    def call(self, wave_BS: tf.Tensor) -> list[Judgement]:
+        wave_BS = tf.cast(wave_BS, self.compute_dtype)
+        return [judge(wave_BS) for judge in self.judges]
+
+
+def _judge(x: tf.Tensor, convs: list[keras.layers.Layer], out: keras.layers.Layer) -> Judgement:
+    features = []
+    for conv in convs:
+        x = tf.nn.leaky_relu(conv(x), SLOPE)
+        features.append(x)
+    scores = out(x)
+    features.append(scores)
+    return tf.reshape(scores, [tf.shape(scores)[0], -1]), features
+
+
+def discriminator_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tensor:
+    """Least squares: real towards 1, made towards 0, summed over the judges."""
+    losses = [
+        tf.reduce_mean((1.0 - _f32(scores)) ** 2) + tf.reduce_mean(_f32(fakes) ** 2)
+        for (scores, _), (fakes, _) in zip(real, made, strict=True)
+    ]
+    return tf.add_n(losses)
+
+
+def adversarial_loss(made: list[Judgement]) -> tf.Tensor:
+    """What the decoder is told: made towards 1, summed over the judges."""
+    return tf.add_n([tf.reduce_mean((1.0 - _f32(fakes)) ** 2) for fakes, _ in made])
+
+
+def feature_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tensor:
+    """Mean distance of every layer's features, summed over layers and judges; the real ones are the target."""
+    losses = [
+        tf.reduce_mean(tf.abs(tf.stop_gradient(_f32(target)) - _f32(feature)))
+        for (_, targets), (_, features) in zip(real, made, strict=True)
+        for target, feature in zip(targets, features, strict=True)
+    ]
+    return tf.add_n(losses)
+
+
+def decoder_losses(
+    real: list[Judgement], made: list[Judgement], real_mel_BTM: tf.Tensor, made_mel_BTM: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """`loss` of the decoder and its parts, with HiFi-GAN's weights."""
+    adversarial, features = adversarial_loss(made), feature_loss(real, made)
+    mel = tf.reduce_mean(tf.abs(real_mel_BTM - made_mel_BTM))
+    return {
+        "loss": adversarial + FEATURE_WEIGHT * features + MEL_WEIGHT * mel,
+        "adversarial": adversarial,
+        "features": features,
+        "mel": mel,
+    }
+
+
+def _f32(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.float32)

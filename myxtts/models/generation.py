@@ -1,0 +1,367 @@
+"""Speaking: codes and latents from text and voice, with a key/value cache, in one compiled loop.
+
+The prompt is read once; every further code costs one row of matrix products. The cache grows by `GROWTH`
+positions at a time, so attention never reads far beyond what was written, and a step writes its one row in place.
+A row's result depends on its own text, voice and seed, not on the batch around it. Sizes in names: B batch,
+L latents, U text positions, P prompt positions, C cache positions, N codes, D width, H heads, d head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.errors import ConfigError
+from myxtts.models.gpt import GPT, AlignmentHeads, Block
+from myxtts.models.layers import MASKED, gelu_tanh, length_mask
+from myxtts.models.sampling import Sampling, SamplingTensors, draw, penalise, random_numbers
+
+GROWTH = 64
+
+
+class Generated(NamedTuple):
+    """Codes of a batch, padded to the longest row; what lies beyond a row's length means nothing."""
+
+    codes_BN: np.ndarray
+    lengths_B: np.ndarray
+    """Codes before the stop token."""
+    stopped_B: np.ndarray
+    """False where the length limit ended the row."""
+    latents_BND: np.ndarray
+    spoken_token_BN: np.ndarray
+    """Index of the text token that the alignment heads looked at for each code; empty without such heads."""
+
+
+class Request(NamedTuple):
+    """What stays the same during a generation."""
+
+    text_lengths_B: tf.Tensor
+    text_width: tf.Tensor
+    """Tokens of the longest text."""
+    uniform_BN: tf.Tensor
+    min_codes_B: tf.Tensor
+    max_codes_B: tf.Tensor
+    sampling: SamplingTensors
+
+
+class State(NamedTuple):
+    """What a step changes."""
+
+    step: tf.Tensor
+    finished_B: tf.Tensor
+    lengths_B: tf.Tensor
+    stopped_B: tf.Tensor
+    seen_BV: tf.Tensor
+    hidden_BD: tf.Tensor
+    """Normalised hidden state that predicts the next code."""
+    spoken_B: tf.Tensor
+    bias_BC: tf.Tensor
+    keys: tuple[tf.Tensor, ...]
+    values: tuple[tf.Tensor, ...]
+
+
+class Record(NamedTuple):
+    codes: tf.TensorArray
+    latents: tf.TensorArray
+    spoken: tf.TensorArray
+
+
+class Generator:
+    """Generation with one GPT; keeps the compiled loops, reads the weights anew at every call."""
+
+    def __init__(self, gpt: GPT, *, alignment_heads: AlignmentHeads = ()) -> None:
+        self.gpt = gpt
+        self.heads = tuple((int(layer), int(head)) for layer, head in alignment_heads)
+        for layer, head in self.heads:
+            if not (0 <= layer < gpt.config.gpt_layers and 0 <= head < gpt.config.gpt_heads):
+                raise ConfigError(
+                    f"alignment head ({layer}, {head}) is not in a GPT of {gpt.config.gpt_layers} layers "
+                    f"with {gpt.config.gpt_heads} heads",
+                    hint="layers and heads are counted from 0",
+                )
+        self._whole = tf.function(self._generate, reduce_retracing=True)
+        self._begin = tf.function(self._prefill, reduce_retracing=True)
+        self._chunk = tf.function(self._advance_chunk, reduce_retracing=True)
+
+    def generate(
+        self,
+        latents_BLD: Any,
+        text_BU: Any,
+        text_lengths_B: Any,
+        *,
+        sampling: Sampling | None = None,
+        seeds: int | Sequence[int] = 0,
+        min_codes: int | Sequence[int] = 0,
+        max_codes: int | Sequence[int] | None = None,
+    ) -> Generated:
+        """Codes until every row has stopped or is at its limit."""
+        inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
+        codes, lengths, stopped, latents, spoken = self._whole(*inputs, request)
+        return Generated(codes.numpy(), lengths.numpy(), stopped.numpy(), latents.numpy(), spoken.numpy())
+
+    def stream(
+        self,
+        latents_BLD: Any,
+        text_BU: Any,
+        text_lengths_B: Any,
+        *,
+        chunk: int = 20,
+        sampling: Sampling | None = None,
+        seeds: int | Sequence[int] = 0,
+        min_codes: int | Sequence[int] = 0,
+        max_codes: int | Sequence[int] | None = None,
+    ) -> Iterator[Generated]:
+        """The same codes as `generate`, `chunk` at a time as they are made; lengths are those of the chunk."""
+        if chunk < 1:
+            raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
+        inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
+        state = self._begin(*inputs, request)
+        spoken_so_far = np.zeros(int(request.text_lengths_B.shape[0]), np.int32)
+        while not bool(tf.reduce_all(state.finished_B)):
+            state, codes, latents, spoken = self._chunk(state, request, tf.constant(chunk))
+            lengths = state.lengths_B.numpy()
+            yield Generated(
+                codes.numpy(), lengths - spoken_so_far, state.stopped_B.numpy(), latents.numpy(), spoken.numpy()
+            )
+            spoken_so_far = lengths
+
+    def _request(
+        self,
+        latents_BLD: Any,
+        text_BU: Any,
+        text_lengths_B: Any,
+        sampling: Sampling | None,
+        seeds: int | Sequence[int],
+        min_codes: int | Sequence[int],
+        max_codes: int | Sequence[int] | None,
+    ) -> tuple[tuple[tf.Tensor, tf.Tensor], Request]:
+        text_BU = tf.convert_to_tensor(text_BU, tf.int32)
+        batch = int(text_BU.shape[0])
+        limit = self.gpt.config.max_audio_tokens
+        self.gpt.text_inputs(text_BU, tf.convert_to_tensor(text_lengths_B, tf.int32))
+        most = np.minimum(_per_row("max_codes", limit if max_codes is None else max_codes, batch), limit)
+        request = Request(
+            text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
+            text_width=tf.constant(text_BU.shape[1]),
+            uniform_BN=random_numbers(tf.constant(_per_row("seeds", seeds, batch)), limit + 1),
+            min_codes_B=tf.constant(_per_row("min_codes", min_codes, batch)),
+            max_codes_B=tf.constant(most),
+            sampling=(sampling or Sampling()).tensors(limit + 2),
+        )
+        latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
+        if latents_BLD.shape[0] == 1 and batch > 1:
+            latents_BLD = tf.repeat(latents_BLD, batch, 0)
+        return (latents_BLD, text_BU), request
+
+    def _generate(self, latents_BLD: tf.Tensor, text_BU: tf.Tensor, request: Request) -> tuple[tf.Tensor, ...]:
+        state = self._prefill(latents_BLD, text_BU, request)
+        most = tf.reduce_max(request.max_codes_B)
+        record = _new_record(most)
+
+        def grow_and_advance(state: State, record: Record) -> tuple[State, Record]:
+            until = tf.minimum(state.step + GROWTH, most)
+            return self._advance(state, record, request, until, tf.zeros([], tf.int32))
+
+        state, record = tf.while_loop(
+            lambda state, record: ~tf.reduce_all(state.finished_B) & (state.step < most),
+            grow_and_advance,
+            (state, record),
+            shape_invariants=(_loop_shapes(state), Record(*(tf.TensorShape(None),) * 3)),
+        )
+        codes, latents, spoken = _stacked(record, state.step)
+        return codes, state.lengths_B, state.stopped_B, latents, spoken
+
+    def _advance_chunk(self, state: State, request: Request, chunk: tf.Tensor) -> tuple[Any, ...]:
+        first = state.step
+        record = _new_record(chunk)
+        state, record = self._advance(state, record, request, first + chunk, first)
+        return (state, *_stacked(record, state.step - first))
+
+    def _prefill(self, latents_BLD: tf.Tensor, text_BU: tf.Tensor, request: Request) -> State:
+        """Read latents, text and the start token; the state then predicts the first code."""
+        gpt = self.gpt
+        batch = tf.shape(text_BU)[0]
+        text_in = gpt.text_inputs(text_BU, request.text_lengths_B)
+        start = tf.fill([batch, 1], gpt.audio_start)
+        x_BPD = tf.concat([latents_BLD, gpt.embed_text(text_in), gpt.embed_audio(start)], 1)
+        text_mask_BU = length_mask(request.text_lengths_B + 2, tf.shape(text_in)[1])
+        bias = gpt.attention_bias(latents_BLD.shape[1], text_mask_BU, 1, x_BPD.dtype)
+        keys, values, looked = [], [], []
+        for layer, block in enumerate(gpt.blocks):
+            x_BPD, probabilities, key, value = block(x_BPD, bias, None, site=0)
+            keys.append(key)
+            values.append(value)
+            looked += [probabilities[:, head, -1] for at, head in self.heads if at == layer]
+        text = tf.shape(text_BU)[1]
+        return State(
+            step=tf.zeros([], tf.int32),
+            finished_B=request.max_codes_B <= 0,
+            lengths_B=tf.zeros([batch], tf.int32),
+            stopped_B=tf.zeros([batch], tf.bool),
+            seen_BV=tf.zeros([batch, gpt.config.audio_codes + 2], tf.bool),
+            hidden_BD=gpt.head_norm(gpt.last_norm(x_BPD[:, -1])),
+            spoken_B=_spoken_token(looked, latents_BLD.shape[1], text, batch),
+            bias_BC=bias[:, 0, -1],
+            keys=tuple(keys),
+            values=tuple(values),
+        )
+
+    def _advance(
+        self, state: State, record: Record, request: Request, until: tf.Tensor, first: tf.Tensor
+    ) -> tuple[State, Record]:
+        """Steps until `until` or until every row is finished; the record starts at step `first`."""
+        offset = tf.shape(state.bias_BC)[1] - state.step
+        state = _grown(state, until - state.step)
+
+        def step(state: State, record: Record) -> tuple[State, Record]:
+            code_B = self._choose(state, request)
+            at = state.step - first
+            record = Record(
+                record.codes.write(at, code_B),
+                record.latents.write(at, state.hidden_BD),
+                record.spoken.write(at, state.spoken_B),
+            )
+            return self._feed(self._mark(state, code_B, request), code_B, state.step + offset, request), record
+
+        return tf.while_loop(
+            lambda state, record: (state.step < until) & ~tf.reduce_all(state.finished_B),
+            step,
+            (state, record),
+            shape_invariants=(_loop_shapes(state), Record(*(tf.TensorShape(None),) * 3)),
+        )
+
+    def _choose(self, state: State, request: Request) -> tf.Tensor:
+        gpt = self.gpt
+        logits_BV = tf.cast(gpt.audio_head(state.hidden_BD), tf.float32)
+        logits_BV = penalise(logits_BV, state.seen_BV, request.sampling.penalty)
+        early_B1 = (state.step < request.min_codes_B)[:, None]
+        column_V = tf.range(gpt.config.audio_codes + 2)
+        # The start token is no code: nothing could decode it.
+        banned = (column_V == gpt.audio_start) | (early_B1 & (column_V == gpt.audio_stop))
+        return draw(tf.where(banned, MASKED, logits_BV), request.sampling, request.uniform_BN[:, state.step])
+
+    def _mark(self, state: State, code_B: tf.Tensor, request: Request) -> State:
+        """Who has finished with this code, and how long the rows are."""
+        stops_B = ~state.finished_B & (code_B == self.gpt.audio_stop)
+        spoke_B = ~state.finished_B & ~stops_B
+        lengths_B = state.lengths_B + tf.cast(spoke_B, tf.int32)
+        return state._replace(
+            step=state.step + 1,
+            lengths_B=lengths_B,
+            stopped_B=state.stopped_B | stops_B,
+            finished_B=state.finished_B | stops_B | (lengths_B >= request.max_codes_B),
+            seen_BV=state.seen_BV | tf.one_hot(code_B, self.gpt.config.audio_codes + 2, True, False, dtype=tf.bool),
+        )
+
+    def _feed(self, state: State, code_B: tf.Tensor, place: tf.Tensor, request: Request) -> State:
+        """Run the blocks on one new code per row, writing its keys and values at `place`."""
+        gpt = self.gpt
+        batch = tf.shape(code_B)[0]
+        position_D = tf.gather(tf.convert_to_tensor(gpt.audio_position.table), state.step)
+        x_BD = gpt.audio_embedding(code_B) + position_D
+        capacity = tf.shape(state.bias_BC)[1]
+        bias_BC = tf.where(tf.range(capacity) == place, 0.0, state.bias_BC)
+        rows = _cache_rows(batch, gpt.config.gpt_heads, capacity, place)
+        keys, values, looked = [], [], []
+        for layer, block in enumerate(gpt.blocks):
+            x_BD, key, value, probabilities = _block_step(
+                block, x_BD, state.keys[layer], state.values[layer], rows, bias_BC
+            )
+            keys.append(key)
+            values.append(value)
+            looked += [probabilities[:, head, 0] for at, head in self.heads if at == layer]
+        return state._replace(
+            hidden_BD=gpt.head_norm(gpt.last_norm(x_BD)),
+            spoken_B=_spoken_token(looked, gpt.config.conditioning_latents, request.text_width, batch),
+            bias_BC=bias_BC,
+            keys=tuple(keys),
+            values=tuple(values),
+        )
+
+
+def _block_step(
+    block: Block, x_BD: tf.Tensor, keys_BHCd: tf.Tensor, values_BHCd: tf.Tensor, rows: tf.Tensor, bias_BC: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """`Block.call` for one position, on the cache."""
+    width = x_BD.shape[-1] // block.heads
+    qkv = tf.reshape(block.qkv(block.attention_norm(x_BD)), [-1, 3, block.heads, width])
+    query, key, value = tf.unstack(qkv, 3, axis=1)
+    keys_BHCd = _written(keys_BHCd, rows, key)
+    values_BHCd = _written(values_BHCd, rows, value)
+    scores = tf.matmul(query[:, :, None] * width**-0.5, keys_BHCd, transpose_b=True) + bias_BC[:, None, None]
+    probabilities = tf.nn.softmax(scores)
+    found_BD = tf.reshape(tf.matmul(probabilities, values_BHCd), [-1, x_BD.shape[-1]])
+    x_BD = x_BD + block.attention_out(found_BD)
+    x_BD = x_BD + block.down(gelu_tanh(block.up(block.feed_norm(x_BD))))
+    return x_BD, keys_BHCd, values_BHCd, probabilities
+
+
+def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+    """The text token that the heads look at most; the index behind the last token stands for the stop token."""
+    if not looked_BC:
+        return tf.zeros([batch, 0], tf.int32)
+    over_text = [one[:, latents + 1 : latents + 2 + text] for one in looked_BC]
+    return tf.argmax(tf.add_n(over_text), -1, tf.int32)[:, None]
+
+
+def _cache_rows(batch: tf.Tensor, heads: int, capacity: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """Indices of one position of the cache, for every batch row and head, in a cache seen as [B * H * C, d]."""
+    return tf.range(batch * heads) * capacity + place
+
+
+def _written(cache_BHCd: tf.Tensor, rows: tf.Tensor, new_BHd: tf.Tensor) -> tf.Tensor:
+    """The same buffer with one position changed: TensorFlow's scatter would copy the cache at every step.
+
+    Safe because nothing else holds the buffer: `_grown` made it, and what reads it comes before the next write.
+    """
+    flat = tf.reshape(cache_BHCd, [-1, cache_BHCd.shape[-1]])
+    flat = tf.raw_ops.InplaceUpdate(x=flat, i=rows, v=tf.reshape(new_BHd, [-1, cache_BHCd.shape[-1]]))
+    return tf.reshape(flat, tf.shape(cache_BHCd))
+
+
+def _grown(state: State, by: tf.Tensor) -> State:
+    """Room for more positions, masked until they are written."""
+    paddings = [[0, 0], [0, 0], [0, by], [0, 0]]
+    return state._replace(
+        bias_BC=tf.pad(state.bias_BC, [[0, 0], [0, by]], constant_values=MASKED),
+        keys=tuple(tf.pad(key, paddings) for key in state.keys),
+        values=tuple(tf.pad(value, paddings) for value in state.values),
+    )
+
+
+def _loop_shapes(state: State) -> State:
+    """Shapes of the state in a loop, free in the batch and in the cache's length."""
+    shapes = tf.nest.map_structure(lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), state._replace(step=state.lengths_B))
+    cache = tuple(tf.TensorShape([None, key.shape[1], None, key.shape[3]]) for key in state.keys)
+    return shapes._replace(step=tf.TensorShape([]), bias_BC=tf.TensorShape([None, None]), keys=cache, values=cache)
+
+
+def _new_record(size: tf.Tensor) -> Record:
+    return Record(
+        codes=tf.TensorArray(tf.int32, size, element_shape=[None]),
+        latents=tf.TensorArray(tf.float32, size, element_shape=[None, None]),
+        spoken=tf.TensorArray(tf.int32, size, element_shape=[None, None]),
+    )
+
+
+def _stacked(record: Record, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Batch first, and only the steps that were made."""
+    wanted = tf.range(steps)
+    codes_NB, latents_NBD, spoken = record.codes.gather(wanted), record.latents.gather(wanted), record.spoken.gather(wanted)
+    spoken_BN = tf.transpose(spoken, [1, 0, 2])
+    spoken_BN = tf.reshape(spoken_BN, [tf.shape(spoken_BN)[0], -1])
+    return tf.transpose(codes_NB), tf.transpose(latents_NBD, [1, 0, 2]), spoken_BN
+
+
+def _per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:
+    rows = np.asarray(value, np.int32)
+    if rows.ndim == 0:
+        rows = np.full(batch, rows, np.int32)
+    if rows.shape != (batch,):
+        raise ConfigError(
+            f"{name} has the shape {rows.shape} for a batch of {batch}", hint="give one number, or one for each text"
+        )
+    return rows

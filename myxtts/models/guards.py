@@ -1,0 +1,106 @@
+"""Guards against speech that does not end, repeats itself or leaves words out: pure judgements of generated codes.
+
+XTTS users complain of nothing more than of hallucinated tails. `judge` finds them from the codes, from whether the
+model stopped, and from where its alignment heads looked; `generation.generate_guarded` acts on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from myxtts.config.checks import at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardConfig:
+    """What counts as going wrong. There are 21.5 codes in a second."""
+
+    codes_per_token: float = 10.0
+    """Most codes that one text token takes on average; speech has about 2 for a phoneme and 5 for a byte-pair piece."""
+
+    spare_codes: int = 40
+    """Codes granted beside those, for pauses and very short texts."""
+
+    loop_codes: int = 32
+    """A pattern must fill at least so many codes at the end to count as a loop; pauses are shorter."""
+
+    loop_period: int = 16
+    """Longest pattern that is looked for."""
+
+    tail_codes: int = 24
+    """Codes that may follow once the alignment has reached the end of the text."""
+
+    skip_tokens: int = 6
+    """Text tokens that the alignment may jump over at once."""
+
+    retries: int = 2
+    """New attempts, each with another seed, before the best one is cut and used."""
+
+    def __post_init__(self) -> None:
+        at_least("codes_per_token", self.codes_per_token, 0.1, hint="the default is 10")
+        at_least("loop_codes", self.loop_codes, 4, hint="the default is 32 codes, 1.5 seconds")
+        at_least("loop_period", self.loop_period, 1, hint="the default is 16 codes")
+        at_least("retries", self.retries, 0, hint="0 cuts at once")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with one row of codes, and where to cut it if nothing better comes."""
+
+    fault: str | None
+    """None, "no stop", "loop", "tail" or "skip"."""
+    keep: int
+    """Codes that are worth keeping."""
+
+    @property
+    def good(self) -> bool:
+        return self.fault is None
+
+
+def expected_limit(text_tokens: int, guards: GuardConfig) -> int:
+    """Codes within which a text of so many tokens should have stopped."""
+    return int(text_tokens * guards.codes_per_token) + guards.spare_codes
+
+
+def loop_start(codes: np.ndarray, guards: GuardConfig) -> int | None:
+    """Index where the codes begin to repeat one pattern until their end, or None."""
+    count = len(codes)
+    for period in range(1, min(guards.loop_period, count // 2) + 1):
+        different = np.flatnonzero(codes[period:] != codes[:-period])
+        start = int(different[-1]) + 1 if len(different) else 0
+        if count - start >= max(guards.loop_codes, 3 * period):
+            # One full turn of the pattern may be speech.
+            return start + period
+    return None
+
+
+def judge(
+    codes: np.ndarray, stopped: bool, text_tokens: int, guards: GuardConfig, spoken_token: np.ndarray | None = None
+) -> Verdict:
+    """The first fault of a row, worst first; `spoken_token` is where the alignment heads looked for each code."""
+    loop = loop_start(codes, guards)
+    if loop is not None:
+        return Verdict("loop", loop)
+    end = None if spoken_token is None or len(spoken_token) == 0 else _text_end(spoken_token, text_tokens)
+    if end is not None and len(codes) - end > guards.tail_codes:
+        return Verdict("tail", end + guards.tail_codes)
+    if not stopped:
+        return Verdict("no stop", len(codes))
+    if spoken_token is not None and len(spoken_token) and _largest_jump(spoken_token) > guards.skip_tokens:
+        return Verdict("skip", len(codes))
+    return Verdict(None, len(codes))
+
+
+def _text_end(spoken_token: np.ndarray, text_tokens: int) -> int | None:
+    """First code from which on the heads look at the last token or behind it."""
+    before = np.flatnonzero(spoken_token < text_tokens - 1)
+    end = int(before[-1]) + 1 if len(before) else 0
+    return end if end < len(spoken_token) else None
+
+
+def _largest_jump(spoken_token: np.ndarray) -> int:
+    """Tokens that the alignment left out at once, measured from the furthest it had been."""
+    furthest = np.maximum.accumulate(np.concatenate([[0], spoken_token]))
+    return int(np.max(np.diff(furthest)))

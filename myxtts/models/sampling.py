@@ -1,0 +1,82 @@
+"""How the next code is chosen from the GPT's logits: penalties, temperature, top-k, top-p, one random number.
+
+All values are tensors, so one compiled loop serves every setting. The order is Hugging Face's, and therefore
+Coqui's: repetition penalty, temperature, top-k, top-p. Sizes: B batch, V vocabulary, K candidates, N steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from myxtts.config.checks import at_least, in_range
+from myxtts.models.layers import MASKED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How codes are drawn. The defaults are the ones that worked best for voices trained from scratch."""
+
+    temperature: float = 0.5
+    """Below 1 prefers likely codes; 0 always takes the likeliest one."""
+
+    top_k: int = 50
+    """Only the k likeliest codes can be drawn; 0 for all."""
+
+    top_p: float = 0.85
+    """Only the likeliest codes that together have this probability can be drawn."""
+
+    repetition_penalty: float = 2.0
+    """Logits of codes that were spoken already are divided by it where positive, multiplied where negative; 1 is off."""
+
+    def __post_init__(self) -> None:
+        in_range("--temperature", self.temperature, 0.0, 10.0, hint="0 is greedy, 0.5 the default")
+        at_least("--top-k", self.top_k, 0, hint="0 turns it off, 50 is the default")
+        in_range("--top-p", self.top_p, 1e-6, 1.0, hint="1 turns it off, 0.85 is the default")
+        in_range("--repetition-penalty", self.repetition_penalty, 1.0, 100.0, hint="1 turns it off, 2 is the default")
+
+    def tensors(self, vocabulary: int) -> SamplingTensors:
+        greedy = self.temperature == 0.0
+        return SamplingTensors(
+            temperature=tf.constant(1.0 if greedy else self.temperature, tf.float32),
+            top_k=tf.constant(1 if greedy else self.top_k or vocabulary, tf.int32),
+            top_p=tf.constant(self.top_p, tf.float32),
+            penalty=tf.constant(self.repetition_penalty, tf.float32),
+        )
+
+
+GREEDY = Sampling(temperature=0.0, repetition_penalty=1.0)
+
+
+class SamplingTensors(NamedTuple):
+    temperature: tf.Tensor
+    top_k: tf.Tensor
+    top_p: tf.Tensor
+    penalty: tf.Tensor
+
+
+def random_numbers(seeds_B: tf.Tensor, count: int) -> tf.Tensor:
+    """[B, count] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
+    seeds_B = tf.cast(seeds_B, tf.int32)
+    return tf.map_fn(
+        lambda seed: tf.random.stateless_uniform([count], tf.stack([seed, 0])), seeds_B, fn_output_signature=tf.float32
+    )
+
+
+def penalise(logits_BV: tf.Tensor, seen_BV: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
+    """Make codes that were spoken already less likely, whatever the sign of their logit."""
+    return tf.where(seen_BV, tf.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty), logits_BV)
+
+
+def draw(logits_BV: tf.Tensor, sampling: SamplingTensors, uniform_B: tf.Tensor) -> tf.Tensor:
+    """One code for each row: the candidate at which the cumulative probability passes the row's random number."""
+    count = tf.minimum(sampling.top_k, tf.shape(logits_BV)[1])
+    values_BK, codes_BK = tf.math.top_k(logits_BV / sampling.temperature, count)
+    before_BK = tf.cumsum(tf.nn.softmax(values_BK), axis=-1, exclusive=True)
+    kept_BK = tf.nn.softmax(tf.where(before_BK < sampling.top_p, values_BK, MASKED))
+    passed_BK = tf.cumsum(kept_BK, axis=-1) <= uniform_B[:, None]
+    last_B = tf.reduce_sum(tf.cast(before_BK < sampling.top_p, tf.int32), -1) - 1
+    index_B = tf.minimum(tf.reduce_sum(tf.cast(passed_BK, tf.int32), -1), last_B)
+    return tf.gather(codes_BK, index_B, batch_dims=1)

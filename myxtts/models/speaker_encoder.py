@@ -1,0 +1,211 @@
+"""Speaker encoder: a 16 kHz reference wave to one vector. XTTS v2's ResNet with squeeze-excitation.
+
+Owns its own front end too (pre-emphasis, 64-channel mel, instance norm), which is not the one of `myxtts.audio.mel`.
+Without lengths every row is taken whole; with lengths, each row gives what it gives alone.
+
+Shapes: B clips, S samples, T frames, F mel channels (or what is left of them), C channels, V width of the vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config.model import ModelConfig
+
+SAMPLE_RATE = 16000
+FFT_SAMPLES = 512
+WINDOW_SAMPLES = 400
+HOP_SAMPLES = 160
+PREEMPHASIS = 0.97
+MEL_CHANNELS = 64
+WIDTHS = (32, 64, 128, 256)
+BLOCKS = (3, 4, 6, 3)
+SQUEEZE = 8
+ATTENTION_WIDTH = 128
+_EPSILON = 1e-5
+
+
+class SqueezeExcite(keras.layers.Layer):
+    """Each channel times a gate that the means of all channels decide."""
+
+    def __init__(self, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.width = width
+        self.squeeze = keras.layers.Dense(width // SQUEEZE, activation="relu", name="squeeze")
+        self.excite = keras.layers.Dense(width, activation="sigmoid", name="excite")
+
+    def build(self, input_shape: Any = None) -> None:
+        self.squeeze.build((None, self.width))
+        self.excite.build((None, self.width // SQUEEZE))
+        self.built = True
+
+    def call(self, x_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+        values_B1 = tf.cast(lengths_B * tf.shape(x_BFTC)[1], x_BFTC.dtype)[:, None]
+        mean_BC = tf.reduce_sum(x_BFTC * _mask(x_BFTC, lengths_B), axis=[1, 2]) / values_B1
+        return x_BFTC * self.excite(self.squeeze(mean_BC))[:, None, None]
+
+
+class ResidualBlock(keras.layers.Layer):
+    """Two convolutions with batch norm, squeeze-excitation, and the input (strided as the block is) added."""
+
+    def __init__(self, width_in: int, width: int, stride: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.width_in, self.width, self.stride = width_in, width, stride
+        self.conv_1 = keras.layers.Conv2D(width, 3, strides=stride, use_bias=False, name="conv_1")
+        self.norm_1 = _batch_norm("norm_1")
+        self.conv_2 = keras.layers.Conv2D(width, 3, use_bias=False, name="conv_2")
+        self.norm_2 = _batch_norm("norm_2")
+        self.gate = SqueezeExcite(width, name="gate")
+        self.shortcut: keras.layers.Layer | None = None
+        if stride != 1 or width_in != width:
+            self.shortcut = keras.layers.Conv2D(width, 1, strides=stride, use_bias=False, name="shortcut")
+            self.shortcut_norm = _batch_norm("shortcut_norm")
+
+    def build(self, input_shape: Any = None) -> None:
+        inner = (None, None, None, self.width)
+        self.conv_1.build((None, None, None, self.width_in))
+        self.conv_2.build(inner)
+        self.norm_1.build(inner)
+        self.norm_2.build(inner)
+        self.gate.build()
+        if self.shortcut is not None:
+            self.shortcut.build((None, None, None, self.width_in))
+            self.shortcut_norm.build(inner)
+        self.built = True
+
+    def call(self, x_BFTC: tf.Tensor, lengths_B: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        made_lengths_B = (lengths_B + self.stride - 1) // self.stride
+        made = tf.nn.relu(self.conv_1(_edged(x_BFTC, lengths_B)))
+        made = self.norm_1(made, training=training)
+        made = self.norm_2(self.conv_2(_edged(made, made_lengths_B)), training=training)
+        made = self.gate(made, made_lengths_B)
+        if self.shortcut is not None:
+            x_BFTC = self.shortcut_norm(self.shortcut(x_BFTC), training=training)
+        return tf.nn.relu(made + x_BFTC), made_lengths_B
+
+
+class AttentivePooling(keras.layers.Layer):
+    """Mean and deviation over time, weighted by an attention of each value."""
+
+    def __init__(self, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.width = width
+        self.hidden = keras.layers.Dense(ATTENTION_WIDTH, activation="relu", name="hidden")
+        self.norm = _batch_norm("norm")
+        self.score = keras.layers.Dense(width, name="score")
+
+    def build(self, input_shape: Any = None) -> None:
+        self.hidden.build((None, None, self.width))
+        self.norm.build((None, None, ATTENTION_WIDTH))
+        self.score.build((None, None, ATTENTION_WIDTH))
+        self.built = True
+
+    def call(self, x_BTC: tf.Tensor, lengths_B: tf.Tensor, training: bool = False) -> tf.Tensor:
+        scores_BTC = self.score(self.norm(self.hidden(x_BTC), training=training))
+        valid_BT1 = tf.sequence_mask(lengths_B, tf.shape(x_BTC)[1])[:, :, None]
+        weights_BTC = tf.nn.softmax(tf.where(valid_BT1, scores_BTC, scores_BTC.dtype.min), axis=1)
+        mean_BC = tf.reduce_sum(x_BTC * weights_BTC, axis=1)
+        variance_BC = tf.reduce_sum(x_BTC**2 * weights_BTC, axis=1) - mean_BC**2
+        return tf.concat([mean_BC, tf.sqrt(tf.maximum(variance_BC, _EPSILON))], axis=-1)
+
+
+class SpeakerEncoder(keras.layers.Layer):
+    """Waves [B, S] at 16 kHz to vectors [B, V] of length 1. Build it with `build()` under the device scope."""
+
+    def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
+        super().__init__(**{"name": "speaker_encoder", **keras_options})
+        self.into = keras.layers.Conv2D(WIDTHS[0], 3, name="into")
+        self.into_norm = _batch_norm("into_norm")
+        self.blocks: list[ResidualBlock] = []
+        width_in = WIDTHS[0]
+        for stage, (width, count) in enumerate(zip(WIDTHS, BLOCKS, strict=True)):
+            for index in range(count):
+                stride = 2 if stage and index == 0 else 1
+                self.blocks.append(ResidualBlock(width_in, width, stride, name=f"block_{stage + 1}_{index + 1}"))
+                width_in = width
+        self.pooled_width = WIDTHS[-1] * MEL_CHANNELS // 2 ** (len(WIDTHS) - 1)
+        self.pooling = AttentivePooling(self.pooled_width, name="pooling")
+        self.out = keras.layers.Dense(config.speaker_width, name="out")
+
+    def build(self, input_shape: Any = None) -> None:
+        self.into.build((None, None, None, 1))
+        self.into_norm.build((None, None, None, WIDTHS[0]))
+        for block in self.blocks:
+            block.build()
+        self.pooling.build()
+        self.out.build((None, 2 * self.pooled_width))
+        self.built = True
+
+    def call(
+        self, wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        if wave_lengths_B is None:
+            wave_lengths_B = tf.fill([tf.shape(wave_BS)[0]], tf.shape(wave_BS)[1])
+        mel_BTF, lengths_B = log_mel(wave_BS, wave_lengths_B)
+        mel_BTF = tf.cast(_instance_norm(mel_BTF, lengths_B), self.compute_dtype)
+        x = tf.transpose(mel_BTF, [0, 2, 1])[..., None]
+        x = self.into_norm(tf.nn.relu(self.into(_edged(x, lengths_B))), training=training)
+        for block in self.blocks:
+            x, lengths_B = block(x, lengths_B, training=training)
+        # XTTS v2's order of the pooled values: channel first, then what is left of the mel channels.
+        x_BTCF = tf.transpose(x, [0, 2, 3, 1])
+        x_BTC = tf.reshape(x_BTCF, [tf.shape(x)[0], tf.shape(x)[2], self.pooled_width])
+        vector_BV = self.out(self.pooling(x_BTC, lengths_B, training=training))
+        return tf.math.l2_normalize(tf.cast(vector_BV, tf.float32), axis=-1, epsilon=1e-24)
+
+
+def log_mel(wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Log mel [B, T, F] of the pre-emphasised wave, and the frames of each row; half a window is mirrored at its ends."""
+    before_BS = tf.concat([wave_BS[:, 1:2], wave_BS[:, :-1]], axis=1)
+    wave_BS = wave_BS - PREEMPHASIS * before_BS
+    half = FFT_SAMPLES // 2
+    index_P = tf.range(tf.shape(wave_BS)[1] + 2 * half)[None] - half
+    last_B1 = tf.maximum(wave_lengths_B[:, None] - 1, 1)
+    index_BP = tf.where(index_P > last_B1, 2 * last_B1 - index_P, tf.abs(index_P))
+    padded_BP = tf.gather(wave_BS, tf.clip_by_value(index_BP, 0, last_B1), batch_dims=1)
+    frames_BTN = tf.signal.frame(padded_BP, FFT_SAMPLES, HOP_SAMPLES)
+    power_BTK = tf.abs(tf.signal.rfft(frames_BTN * _window())) ** 2
+    return tf.math.log(power_BTK @ _mel_filters() + 1e-6), wave_lengths_B // HOP_SAMPLES + 1
+
+
+def _window() -> np.ndarray:
+    """Periodic Hamming, in the middle of the FFT's window."""
+    angle = 2.0 * np.pi * np.arange(WINDOW_SAMPLES) / WINDOW_SAMPLES
+    edge = (FFT_SAMPLES - WINDOW_SAMPLES) // 2
+    return np.pad(0.54 - 0.46 * np.cos(angle), edge).astype(np.float32)
+
+
+def _mel_filters() -> np.ndarray:
+    """Triangles of height 1 on the HTK mel scale, 0 to 8 kHz: [frequencies, channels]."""
+    top_mel = 2595.0 * np.log10(1.0 + SAMPLE_RATE / 2 / 700.0)
+    corner_hz = 700.0 * (10.0 ** (np.linspace(0.0, top_mel, MEL_CHANNELS + 2) / 2595.0) - 1.0)
+    bin_hz = np.linspace(0.0, SAMPLE_RATE / 2, FFT_SAMPLES // 2 + 1)[:, None]
+    rising = (bin_hz - corner_hz[:-2]) / (corner_hz[1:-1] - corner_hz[:-2])
+    falling = (corner_hz[2:] - bin_hz) / (corner_hz[2:] - corner_hz[1:-1])
+    return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
+
+
+def _instance_norm(mel_BTF: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+    mask_BT1 = tf.sequence_mask(lengths_B, tf.shape(mel_BTF)[1], dtype=mel_BTF.dtype)[:, :, None]
+    frames_B11 = tf.cast(lengths_B, mel_BTF.dtype)[:, None, None]
+    mean_B1F = tf.reduce_sum(mel_BTF * mask_BT1, axis=1, keepdims=True) / frames_B11
+    centred_BTF = (mel_BTF - mean_B1F) * mask_BT1
+    variance_B1F = tf.reduce_sum(centred_BTF**2, axis=1, keepdims=True) / frames_B11
+    return centred_BTF * tf.math.rsqrt(variance_B1F + _EPSILON)
+
+
+def _batch_norm(name: str) -> keras.layers.BatchNormalization:
+    return keras.layers.BatchNormalization(epsilon=_EPSILON, momentum=0.9, name=name)
+
+
+def _mask(like_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+    return tf.sequence_mask(lengths_B, tf.shape(like_BFTC)[2], dtype=like_BFTC.dtype)[:, None, :, None]
+
+
+def _edged(x_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+    """Zeros behind each row's end, and one on every side for a 3 x 3 convolution."""
+    return tf.pad(x_BFTC * _mask(x_BFTC, lengths_B), [[0, 0], [1, 1], [1, 1], [0, 0]])

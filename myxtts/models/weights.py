@@ -1,0 +1,166 @@
+"""Weights on disk: one safetensors file and a manifest beside it; nothing that is loaded can run code.
+
+Loading is strict: a missing, unknown, misshapen or damaged weight is an error that names it. A weight's name is the
+path of its variable ("gpt/block_1/qkv/kernel").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from myxtts.errors import CheckpointError
+
+WEIGHTS_FILE = "model.safetensors"
+MANIFEST_FILE = "manifest.json"
+FORMAT_VERSION = 1
+TEXT_WEIGHTS = {"gpt/text_embedding/table": 0, "gpt/text_head/kernel": 1, "gpt/text_head/bias": 0}
+"""Weights that have one row (or column) for each text token, and the axis it lies on."""
+
+
+def named(variables: Iterable[Any]) -> dict[str, Any]:
+    """Keras variables by path; two of one name would overwrite each other on disk, so they are refused."""
+    by_name: dict[str, Any] = {}
+    for variable in variables:
+        if by_name.setdefault(variable.path, variable) is not variable:
+            raise CheckpointError(
+                f"two weights are called {variable.path}", hint="give the two parts different names before building"
+            )
+    return by_name
+
+
+def save_weights(folder: str | Path, variables: Iterable[Any], metadata: Mapping[str, Any] | None = None) -> Path:
+    """Write all variables; the manifest comes last and by rename, so a folder with a manifest is whole."""
+    return save_arrays(folder, {name: np.asarray(value) for name, value in named(variables).items()}, metadata)
+
+
+def save_arrays(
+    folder: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
+) -> Path:
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MANIFEST_FILE).unlink(missing_ok=True)
+    path, partial = folder / WEIGHTS_FILE, folder / (WEIGHTS_FILE + ".partial")
+    save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, partial)
+    partial.replace(path)
+    manifest = {
+        "version": FORMAT_VERSION,
+        "sha256": _digest(path),
+        "weights": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
+        "metadata": dict(metadata or {}),
+    }
+    written = folder / (MANIFEST_FILE + ".partial")
+    with written.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    written.replace(folder / MANIFEST_FILE)
+    return path
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    path = Path(folder) / MANIFEST_FILE
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{folder} has no {MANIFEST_FILE}", hint="name a folder that myxtts export or import-xtts wrote"
+        ) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", hint="export the model again") from None
+    if not isinstance(manifest, dict) or manifest.get("version") != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} is not a manifest of version {FORMAT_VERSION}", hint="update myxtts, or export the model again"
+        )
+    return manifest
+
+
+def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
+    """All weights of a folder, checked against the manifest."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    path = folder / WEIGHTS_FILE
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has a manifest and no {WEIGHTS_FILE}", hint="copy the whole folder again")
+    if _digest(path) != manifest["sha256"]:
+        raise CheckpointError(f"{path} is not the file that its manifest describes", hint="copy the whole folder again")
+    try:
+        with safe_open(path, framework="np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", hint="copy the whole folder again") from None
+    return arrays
+
+
+def load_weights(folder: str | Path, variables: Iterable[Any]) -> dict[str, Any]:
+    """Fill all variables from a folder, strictly; returns the metadata that was saved with them."""
+    assign(read_arrays(folder), variables)
+    metadata: dict[str, Any] = read_manifest(folder)["metadata"]
+    return metadata
+
+
+def assign(arrays: Mapping[str, np.ndarray], variables: Iterable[Any]) -> None:
+    """Give each variable the array of its name; nothing is changed unless everything fits."""
+    wanted = named(variables)
+    problems = [
+        *(f"{name} is missing" for name in wanted.keys() - arrays.keys()),
+        *(f"{name} is not in the model" for name in arrays.keys() - wanted.keys()),
+        *(
+            f"{name} is {list(arrays[name].shape)}, the model has {list(wanted[name].shape)}"
+            for name in wanted.keys() & arrays.keys()
+            if tuple(arrays[name].shape) != tuple(wanted[name].shape)
+        ),
+    ]
+    if problems:
+        raise CheckpointError(
+            f"weights do not fit the model: {'; '.join(sorted(problems)[:4])} ({len(problems)} in all)",
+            hint="build the model with the config.yaml that was saved beside the weights",
+        )
+    for name, variable in wanted.items():
+        variable.assign(arrays[name])
+
+
+def grow_text_vocabulary(
+    arrays: Mapping[str, np.ndarray], old_ids: Sequence[int | None], *, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Weights for a new vocabulary: token i keeps what `old_ids[i]` had; None is a token that is new.
+
+    A new row of the embedding is drawn like the old ones, a new column of the head is the mean of the old ones: the
+    model knows no more of the new tokens than that they are tokens.
+    """
+    old_size = arrays["gpt/text_embedding/table"].shape[0]
+    wrong = [old for old in old_ids if old is not None and not 0 <= old < old_size]
+    if wrong:
+        raise CheckpointError(
+            f"the new vocabulary refers to old token {wrong[0]}, the weights have {old_size} tokens",
+            hint="use the vocabulary that the weights were trained with",
+        )
+    random = np.random.default_rng(seed)
+    is_new = np.array([old is None for old in old_ids])
+    kept = np.array([0 if old is None else old for old in old_ids])
+    grown = dict(arrays)
+    for name, axis in TEXT_WEIGHTS.items():
+        old = np.moveaxis(arrays[name], axis, 0)
+        rows = old[kept].copy()
+        if name == "gpt/text_embedding/table":
+            rows[is_new] = random.normal(old.mean(), old.std(), rows[is_new].shape)
+        else:
+            rows[is_new] = old.mean(axis=0)
+        grown[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis), arrays[name].dtype)
+    return grown
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

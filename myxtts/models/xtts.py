@@ -1,0 +1,79 @@
+"""XTTS: all parts of the model under one roof. Which part learns when, the training stages decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from myxtts.config.model import ModelConfig
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.dvae import DVAE
+from myxtts.models.generation import Generator
+from myxtts.models.gpt import GPT, AlignmentHeads, GPTOutput
+from myxtts.models.hifigan import HiFiGAN
+from myxtts.models.speaker_encoder import SpeakerEncoder
+from myxtts.models.weights import load_weights, save_weights
+
+PARTS = ("dvae", "conditioning", "gpt", "speaker_encoder", "hifigan")
+
+
+class XTTS(keras.layers.Layer):  # type: ignore[misc]
+    """All weights exist once it is constructed, on the device under whose scope it was constructed."""
+
+    def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
+        super().__init__(**{"name": "xtts", **keras_options})
+        self.config = config
+        self.dvae = DVAE(config)
+        self.conditioning = Conditioning(config)
+        self.gpt = GPT(config)
+        self.speaker_encoder = SpeakerEncoder(config)
+        self.hifigan = HiFiGAN(config)
+        for name in PARTS:
+            getattr(self, name).build()
+        self.built = True
+        self._generators: dict[tuple[tuple[int, int], ...], Generator] = {}
+
+    def call(
+        self,
+        text_BU: tf.Tensor,
+        text_lengths_B: tf.Tensor,
+        codes_BT: tf.Tensor,
+        code_lengths_B: tf.Tensor,
+        conditioning_mel_BTM: tf.Tensor,
+        conditioning_mel_lengths_B: tf.Tensor | None = None,
+        *,
+        seed: tf.Tensor | None = None,
+        alignment_heads: AlignmentHeads = (),
+    ) -> GPTOutput:
+        """The teacher-forced pass that the `gpt` stage learns from."""
+        latents_BLD = self.conditioning(conditioning_mel_BTM, conditioning_mel_lengths_B)
+        return self.gpt(
+            latents_BLD,
+            text_BU,
+            text_lengths_B,
+            codes_BT,
+            code_lengths_B,
+            seed=seed,
+            alignment_heads=alignment_heads,
+        )
+
+    def generator(self, alignment_heads: AlignmentHeads = ()) -> Generator:
+        """The compiled generation loop, made once for each choice of heads."""
+        heads = tuple((int(layer), int(head)) for layer, head in alignment_heads)
+        if heads not in self._generators:
+            self._generators[heads] = Generator(self.gpt, alignment_heads=heads)
+        return self._generators[heads]
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Trainable and other weights of each part."""
+        return {name: getattr(self, name).count_params() for name in PARTS}
+
+    def save(self, folder: str | Path, metadata: dict[str, Any] | None = None) -> Path:
+        return save_weights(folder, self.weights, metadata)
+
+    def load(self, folder: str | Path) -> dict[str, Any]:
+        """Fill every weight from a folder that `save` wrote; returns its metadata."""
+        return load_weights(folder, self.weights)

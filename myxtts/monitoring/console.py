@@ -1,0 +1,311 @@
+"""A run on the terminal: a live panel, or plain lines where there is no terminal.
+
+Draws a `RunState` and nothing else; the only module that uses rich.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from myxtts.monitoring.events import Event
+from myxtts.monitoring.run_state import RunState
+from myxtts.monitoring.verdict import judge
+
+PLAIN_EVERY_S = 10.0
+SPARKS = "▁▂▃▄▅▆▇█"
+BAR_WIDTH = 24
+RECENT_WARNING_S = 600.0
+
+
+class LiveConsole:
+    """Shows events as they come. A subscriber of `EventLog`, or fed by `myxtts monitor`."""
+
+    def __init__(self, *, stream: TextIO | None = None, plain: bool | None = None, width: int | None = None) -> None:
+        """`plain` forces plain lines (True) or the panel (False); by default a terminal decides."""
+        self._console = Console(file=stream or sys.stderr, width=width, highlight=False)
+        self._plain = not self._console.is_terminal if plain is None else plain
+        self.state = RunState()
+        self._live: Live | None = None
+        self._redirected: list[tuple[logging.StreamHandler[TextIO], TextIO]] = []
+        self._said_at: float | None = None
+
+    def __enter__(self) -> LiveConsole:
+        if not self._plain:
+            self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self._panel)
+            before = (sys.stdout, sys.stderr)
+            self._live.start()
+            self._redirect_logging(before)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            for handler, stream in self._redirected:
+                handler.setStream(stream)
+            self._live.stop()
+            self._live = None
+
+    def on_event(self, event: Event) -> None:
+        self.state.apply(event)
+        if self._plain:
+            line = plain_line(self.state, event, self._said_at)
+            if line is not None:
+                self._said_at = event["time"]
+                self._console.print(line, markup=False, soft_wrap=True)
+
+    def _panel(self) -> RenderableType:
+        return render(self.state, self._console.width)
+
+    def _redirect_logging(self, streams: Sequence[TextIO]) -> None:
+        """Log lines are to scroll above the panel; handlers hold the streams from before rich replaced them."""
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream in streams:
+                self._redirected.append((handler, handler.stream))
+                handler.setStream(sys.stderr)
+
+
+def print_snapshot(state: RunState, *, stream: TextIO, plain: bool | None = None, width: int | None = None) -> None:
+    """One picture of a run, as `myxtts monitor --once` prints it."""
+    console = Console(file=stream, width=width, highlight=False)
+    if not console.is_terminal if plain is None else plain:
+        for line in snapshot_lines(state):
+            console.print(line, markup=False, soft_wrap=True)
+    else:
+        console.print(render(state, console.width))
+
+
+def render(state: RunState, width: int) -> RenderableType:
+    """The panel for a terminal of `width` columns."""
+    parts: list[RenderableType] = [_progress(state)]
+    speed = _speed(state)
+    devices = _devices(state)
+    if width >= 110:
+        columns = Table.grid(expand=True, padding=(0, 4, 0, 0))
+        columns.add_column(ratio=1)
+        columns.add_column(ratio=1)
+        columns.add_row(speed, devices)
+        parts.append(columns)
+    else:
+        parts += [speed, devices]
+    parts += _words(state)
+    return Panel(Group(*parts), title=_title(state), title_align="left", border_style=_border(state), padding=(0, 1))
+
+
+def snapshot_lines(state: RunState) -> list[str]:
+    """The same facts as the panel, as plain lines."""
+    lines = [f"{_title(state)}: {_headline(state)}"]
+    if state.window is not None:
+        lines.append(str(judge(state.window)))
+    for name, memory in state.memory.items():
+        lines.append(f"memory {name}: {_memory_words(memory)}")
+    if state.checkpoint is not None:
+        lines.append(f"checkpoint at {state.checkpoint['stage']} step {state.checkpoint['step']:,}")
+    for warning in state.warnings[-3:]:
+        age_s = (state.last_at or 0.0) - warning["time"]
+        lines.append(f"warning {duration(age_s)} ago: {warning['message']}: {warning['hint']}")
+    if state.ended is not None:
+        lines.append(f"{state.ended['reason']}: {state.ended['message']}")
+    return lines
+
+
+def plain_line(state: RunState, event: Event, said_at: float | None) -> str | None:
+    """What an event says without a terminal; None for those that would only repeat (steps within ten seconds)."""
+    match event["event"]:
+        case "step" | "window":
+            due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
+            return _headline(state) if due else None
+        case "training_start":
+            return f"training starts: {event['stage']} from step {event['step']:,} of {_count(event['total_steps'])}"
+        case "warmup":
+            return f"buffer {event['depth']}/{event['capacity']} after {event['waited_s']:.1f} s ({event['reason']})"
+        case "validation":
+            return f"{event['stage']} step {event['step']:,}: validation loss {_number(event['loss'])}"
+        case "checkpoint":
+            return f"checkpoint: {event['path']}"
+        case "stage_done":
+            return f"stage {event['stage']} is done at step {event['step']:,}"
+        case "warning" | "leak":
+            warning = state.warnings[-1]
+            return f"warning: {warning['message']}: {warning['hint']}"
+        case "run_end":
+            return f"{event['reason']}: {event['message']}"
+    return None
+
+
+def duration(seconds: float | None) -> str:
+    """Hours, minutes and seconds, or a dash."""
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The values as little bars, means of equal stretches, lowest to highest."""
+    if not values:
+        return ""
+    size = max(1, -(-len(values) // width))
+    means = [sum(values[i : i + size]) / len(values[i : i + size]) for i in range(0, len(values), size)]
+    low, high = min(means), max(means)
+    spread = high - low or 1.0
+    return "".join(SPARKS[round((mean - low) / spread * (len(SPARKS) - 1))] for mean in means)
+
+
+def _title(state: RunState) -> str:
+    stage = f"stage {state.stage}" if state.stage else "starting"
+    stages = state.about.get("stages") or []
+    if state.stage in stages:
+        stage += f" ({stages.index(state.stage) + 1} of {len(stages)})"
+    mode = state.about.get("mode") or state.devices.get("mode")
+    return " · ".join(["myxtts", stage] + ([str(mode)] if mode else []))
+
+
+def _border(state: RunState) -> str:
+    if state.ended is None:
+        return "cyan"
+    return {"finished": "green", "interrupted": "yellow"}.get(state.ended["reason"], "red")
+
+
+def _progress(state: RunState) -> RenderableType:
+    row = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    row.add_column()
+    row.add_column(ratio=1)
+    row.add_column(justify="right")
+    eta = "" if state.ended else f"ETA {duration(state.eta_s)}  "
+    row.add_row(
+        Text(f"step {state.step:,} / {_count(state.total_steps)}", style="bold"),
+        ProgressBar(total=state.total_steps or 1, completed=state.step, complete_style="cyan", finished_style="green"),
+        Text(f"{eta}elapsed {duration(state.elapsed_s)}"),
+    )
+    return row
+
+
+def _speed(state: RunState) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", min_width=8)
+    table.add_column()
+    losses = Text(_number(state.smooth_loss), style="bold")
+    losses.append(f"   last {_number(state.loss)}", style="dim")
+    table.add_row("loss", losses)
+    history = state.history.get(state.stage or "")
+    if history is not None:
+        table.add_row("", Text(sparkline([loss for loss in history.losses if loss is not None], 40), style="cyan"))
+    if history is not None and history.validations:
+        step, loss = history.validations[-1]
+        table.add_row("held out", f"{_number(loss)} at step {step:,}")
+    window = state.window
+    speed = f"{_number(state.steps_per_s, 3)} steps/s"
+    if window is not None and window.audio_seconds_per_s is not None:
+        speed += f"   {window.audio_seconds_per_s:.1f} audio-s/s"
+    table.add_row("speed", speed)
+    if state.step_fields:
+        # Not to be broken between a name and its value.
+        shown = [f"{name}\u00a0{value:.4g}" for name, value in list(state.step_fields.items())[:3]]
+        table.add_row("step", "   ".join(shown))
+    return table
+
+
+def _devices(state: RunState) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", min_width=8)
+    table.add_column(width=BAR_WIDTH)
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    window = state.window
+    if window is None:
+        table.add_row("devices", Text("no figures yet", style="dim"), "", "")
+        return table
+    for device, share in window.device_busy.items():
+        roles = ["data"] * (device == window.data_device) + ["model"] * (device in window.model_devices)
+        memory = state.memory.get(device)
+        table.add_row(
+            "+".join(roles),
+            _bar(share, "green" if "model" in roles else "blue"),
+            _percent(share),
+            f"{device}  {_memory_words(memory)}" if memory else device,
+        )
+    capacity = window.buffer_capacity
+    table.add_row(
+        "buffer",
+        _bar(window.buffer_depth / capacity if capacity else 0.0, "magenta"),
+        f"{window.buffer_depth:.0f}/{capacity}",
+        "batches ready",
+    )
+    flow = Text(f"{_percent(window.stall_share)} stall   {_percent(window.efficiency)} efficient   ")
+    flow.append(f"{_percent(window.oscillation)} swing   {_percent(window.padding_share)} padding")
+    label = Table.grid(padding=(0, 2, 0, 0))
+    label.add_column(style="dim", min_width=8)
+    label.add_column()
+    label.add_row("flow", flow)
+    return Group(table, label)
+
+
+def _words(state: RunState) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if state.window is not None and state.ended is None:
+        verdict = judge(state.window)
+        parts.append(Text(str(verdict), style="green" if verdict.level == "good" else "yellow"))
+    for warning in state.warnings[-2:]:
+        age_s = (state.last_at or 0.0) - warning["time"]
+        if age_s <= RECENT_WARNING_S:
+            parts.append(Text(f"{duration(age_s)} ago: {warning['message']}: {warning['hint']}", style="yellow"))
+    if state.checkpoint is not None:
+        checkpoint = state.checkpoint
+        parts.append(Text(f"checkpoint at {checkpoint['stage']} step {checkpoint['step']:,}", style="dim"))
+    if state.ended is not None:
+        parts.append(Text(f"{state.ended['reason']}: {state.ended['message']}", style=_border(state)))
+    return parts
+
+
+def _headline(state: RunState) -> str:
+    words = [f"{state.stage or 'starting'} {state.step:,}/{_count(state.total_steps)}"]
+    words.append(f"loss {_number(state.smooth_loss)}")
+    words.append(f"{_number(state.steps_per_s, 3)} steps/s")
+    window = state.window
+    if window is not None:
+        if window.audio_seconds_per_s is not None:
+            words.append(f"{window.audio_seconds_per_s:.1f} audio-s/s")
+        words += [f"{device} {_percent(share)}" for device, share in window.device_busy.items()]
+        words.append(f"buffer {window.buffer_depth:.0f}/{window.buffer_capacity}")
+        words.append(f"stall {_percent(window.stall_share)}")
+    if state.ended is None:
+        words.append(f"eta {duration(state.eta_s)}")
+    return "  ".join(words)
+
+
+def _bar(share: float, colour: str) -> RenderableType:
+    return ProgressBar(
+        total=1.0, completed=min(max(share, 0.0), 1.0), width=BAR_WIDTH, complete_style=colour, finished_style=colour
+    )
+
+
+def _memory_words(memory: dict[str, float | str | None]) -> str:
+    current, limit = memory.get("current_mb"), memory.get("limit_mb")
+    if current is None:
+        return "memory unavailable"
+    words = f"{float(current) / 1024:.1f} GB"
+    if limit is not None:
+        words += f" of {float(limit) / 1024:.1f}"
+    return words
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"

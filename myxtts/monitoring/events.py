@@ -1,0 +1,184 @@
+"""The run's event log: `events.jsonl`, one JSON object a line, only ever appended to.
+
+Every event has `event` (its name) and `time` (seconds since 1970). `VOCABULARY` lists the names and the fields that
+readers may rely on; a writer may add more. A line is written whole with one system call, so that a killed run
+leaves at most a torn last line, which readers skip and the next writer closes. Numbers that are not finite are
+written as null: JSON has no NaN.
+
+| event | when | fields |
+|---|---|---|
+| run_start | first, and again at each resume | `version`; `command`, `mode`, `stages`, `resumed_step` |
+| devices | roles are configured | `mode`, `lines` (the plan in words); `data`, `models`, `simulated` |
+| pipeline | the producer starts | `data_device`, `model_devices`, `buffer_size` |
+| model_placed | the model is built | `device`; `physical`, `parameters` |
+| warmup | the buffer was waited for | `waited_s`, `depth`, `capacity`, `reason` |
+| training_start | a stage's first step is next | `stage`, `step` (of the first), `total_steps` |
+| step | a step is done | `stage`, `step`, `loss`; any further numbers |
+| window | every few seconds | `stage`, `step` and the fields of `figures.WindowFigures` |
+| memory | with a window | `devices`: name → `current_mb`, `peak_mb`, `limit_mb`, `source`; None where unknown |
+| leak | memory grows steadily | `device`, `mb_per_step` |
+| validation | held-out data were scored | `stage`, `step`, `loss` |
+| sample | audio was written | `stage`, `step`, `path` (in the run folder); `text` |
+| checkpoint | one is on disk | `stage`, `step`, `path` |
+| stage_done | a stage has ended | `stage`, `step` |
+| warning | something should be changed | `message`, `hint` |
+| run_end | last | `reason`: finished, interrupted or failed; `message` |
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+Event = dict[str, Any]
+
+VOCABULARY: Mapping[str, tuple[str, ...]] = {
+    "run_start": ("version",),
+    "devices": ("mode", "lines"),
+    "pipeline": ("data_device", "model_devices", "buffer_size"),
+    "model_placed": ("device",),
+    "warmup": ("waited_s", "depth", "capacity", "reason"),
+    "training_start": ("stage", "step", "total_steps"),
+    "step": ("stage", "step", "loss"),
+    "window": ("stage", "step", "seconds", "steps", "device_busy", "stall_share"),
+    "memory": ("devices",),
+    "leak": ("device", "mb_per_step"),
+    "validation": ("stage", "step", "loss"),
+    "sample": ("stage", "step", "path"),
+    "checkpoint": ("stage", "step", "path"),
+    "stage_done": ("stage", "step"),
+    "warning": ("message", "hint"),
+    "run_end": ("reason", "message"),
+}
+
+
+class EventLog:
+    """Appends events to a file and hands them to subscribers (console, TensorBoard). Safe from any thread."""
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._now = now
+        self._lock = threading.Lock()
+        self._subscribers: list[Callable[[Event], None]] = []
+        self._write_failed = False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = _ends_torn(path)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        if torn:
+            os.write(self._file, b"\n")
+
+    def subscribe(self, listener: Callable[[Event], None]) -> None:
+        """`listener` gets every later event, as a reader of the file would, on the writer's thread."""
+        self._subscribers.append(listener)
+
+    def write(self, event: str, /, **fields: Any) -> Event:
+        """Writes one event; its fields are the keywords."""
+        missing = [name for name in VOCABULARY[event] if name not in fields]
+        if missing:
+            raise ValueError(f"event {event!r} lacks {missing}")
+        record: Event = {"event": event, "time": round(self._now(), 3), **_json_value(fields)}
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+        with self._lock:
+            self._append(line.encode())
+            for listener in self._subscribers:
+                listener(record)
+        return record
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _append(self, line: bytes) -> None:
+        """A full disk must not end a training run for the sake of its log: it is said once, and the line is lost."""
+        try:
+            os.write(self._file, line)
+            self._write_failed = False
+        except OSError as error:
+            if not self._write_failed:
+                logger.warning("cannot write %s (%s); events are lost until it can be written", self.path, error)
+            self._write_failed = True
+
+
+class EventFollower:
+    """Reads a log that may still grow: each `poll` returns the events that were completed since the last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._inode = -1
+        self._partial = b""
+
+    def poll(self) -> list[Event]:
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._offset:
+                    # Another file under the same name (a run started afresh): from its beginning.
+                    self._inode, self._offset, self._partial = status.st_ino, 0, b""
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        self._offset += len(data)
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        return [event for line in lines if (event := _parse(line)) is not None]
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Every whole event of a log; a last line without its end is not one."""
+    yield from EventFollower(path).poll()
+
+
+def _ends_torn(path: Path) -> bool:
+    """True if the last writer was killed in the middle of a line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            if file.tell() == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event and "time" in event else None
+
+
+def _json_value(value: Any) -> Any:
+    """Numpy scalars and arrays as Python's, paths as text, numbers that are not finite as null."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _json_value(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value

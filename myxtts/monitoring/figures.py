@@ -1,0 +1,137 @@
+"""What one window of a pipeline looked like, as plain numbers.
+
+Owns the figures that telemetry computes and that the console, the report and the verdict read back
+from `events.jsonl`; they are therefore made of JSON values only. Shares are of the window's time, 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseFigures:
+    """How one phase spent the window."""
+
+    busy: float
+    """Share of the time in which it worked."""
+
+    waiting: float
+    """Share in which it had no input."""
+
+    blocked: float
+    """Share in which its output had no room (of `train` on a shared device: another phase held the device)."""
+
+    ms_per_batch: float | None
+    """Busy milliseconds for one batch; None when it finished none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowFigures:
+    """How the phases, devices and the buffer spent a stretch of training, pauses left out."""
+
+    seconds: float
+    steps: int
+    step_ms: float | None
+    phases: dict[str, PhaseFigures]
+    data_device: str
+    model_devices: tuple[str, ...]
+    device_busy: dict[str, float]
+    stall_share: float
+    """Share in which the model device had nothing to do because no batch was there."""
+
+    buffer_depth: float
+    """Batches ready ahead of the model, mean over the window's steps."""
+
+    buffer_capacity: int
+    efficiency: float | None
+    """Slowest phase's time for a batch divided by the time of a step; 1 is the best a pipeline can do."""
+
+    bottleneck: str | None
+    """Name of the slowest phase."""
+
+    oscillation: float | None
+    """Standard deviation of the model device's busy share over short slices, divided by its mean."""
+
+    audio_seconds_per_s: float | None
+    padding_share: float | None
+
+    def to_event(self) -> dict[str, Any]:
+        """The figures as JSON values, rounded to what is measured."""
+        event: dict[str, Any] = _rounded(asdict(self))
+        return event
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any]) -> WindowFigures:
+        """The figures of a `window` event; unknown fields (of a newer version) are passed over."""
+        known = {field.name: event[field.name] for field in fields(cls)}
+        known["model_devices"] = tuple(known["model_devices"])
+        names = [field.name for field in fields(PhaseFigures)]
+        known["phases"] = {
+            phase: PhaseFigures(**{name: figures[name] for name in names}) for phase, figures in known["phases"].items()
+        }
+        return cls(**known)
+
+    @property
+    def model_busy(self) -> float:
+        """Mean busy share of the model devices."""
+        return sum(self.device_busy[device] for device in self.model_devices) / len(self.model_devices)
+
+    @property
+    def data_busy(self) -> float:
+        return self.device_busy[self.data_device]
+
+    @property
+    def shares_device(self) -> bool:
+        """True where the data work runs on a model device."""
+        return self.data_device in self.model_devices
+
+
+def average(windows: Sequence[WindowFigures]) -> WindowFigures:
+    """Several windows of one stage as one: shares weighted by time; devices and capacity are the last one's."""
+    last = windows[-1]
+    seconds = sum(window.seconds for window in windows)
+    steps = sum(window.steps for window in windows)
+
+    def mean(value: Callable[[WindowFigures], float | None]) -> float | None:
+        known = [(value(window), window.seconds) for window in windows]
+        weight = sum(length for number, length in known if number is not None)
+        return sum(number * length for number, length in known if number is not None) / weight if weight else None
+
+    def phase(name: str) -> PhaseFigures:
+        return PhaseFigures(
+            busy=mean(lambda window: window.phases[name].busy) or 0.0,
+            waiting=mean(lambda window: window.phases[name].waiting) or 0.0,
+            blocked=mean(lambda window: window.phases[name].blocked) or 0.0,
+            ms_per_batch=mean(lambda window: window.phases[name].ms_per_batch),
+        )
+
+    return replace(
+        last,
+        seconds=seconds,
+        steps=steps,
+        step_ms=1000 * seconds / steps if steps else None,
+        phases={name: phase(name) for name in last.phases},
+        device_busy={
+            device: mean(lambda window, device=device: window.device_busy.get(device)) or 0.0  # type: ignore[misc]
+            for device in last.device_busy
+        },
+        stall_share=mean(lambda window: window.stall_share) or 0.0,
+        buffer_depth=mean(lambda window: window.buffer_depth) or 0.0,
+        efficiency=mean(lambda window: window.efficiency),
+        oscillation=mean(lambda window: window.oscillation),
+        audio_seconds_per_s=mean(lambda window: window.audio_seconds_per_s),
+        padding_share=mean(lambda window: window.padding_share),
+    )
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    return value

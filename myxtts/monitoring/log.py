@@ -1,0 +1,33 @@
+"""The log that people read: one logger for the package, plain text, on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+def setup_logging(level: int = logging.INFO) -> logging.Logger:
+    """The package's logger, writing to standard error. Called twice, it does not write twice."""
+    logger = logging.getLogger("myxtts")
+    logger.setLevel(level)
+    if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+        handler = _StderrHandler()
+        handler.setFormatter(logging.Formatter(FORMAT, datefmt="%H:%M:%S"))
+        logger.addHandler(handler)
+    return logger
+
+
+class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Looks `sys.stderr` up at each line, so that a redirected stream is followed, and never dies of an encoding."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        text = self.format(record)
+        self.stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+        self.flush()

@@ -1,0 +1,236 @@
+"""`report.html`: a run on one page that needs nothing else, neither network nor server.
+
+Made from `events.jsonl` and the run's samples at any time, also of a run that still goes on or was killed.
+Everything that comes from the run is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from myxtts.errors import DataError
+from myxtts.monitoring.charts import Point, Series, line_chart, smooth
+from myxtts.monitoring.events import Event, read_events
+from myxtts.monitoring.figures import WindowFigures, average
+from myxtts.monitoring.run_state import RunState, StageHistory
+from myxtts.monitoring.verdict import judge
+
+MOST_SAMPLES = 12
+MOST_SAMPLE_BYTES = 3_000_000
+AUDIO_TYPES = {".wav": "audio/wav", ".flac": "audio/flac", ".ogg": "audio/ogg", ".mp3": "audio/mpeg"}
+
+
+def write_report(run_dir: Path) -> Path:
+    """Writes `report.html` beside `events.jsonl`, whole or not at all."""
+    log = run_dir / "events.jsonl"
+    if not log.is_file():
+        raise DataError(f"{run_dir} has no events.jsonl", hint="give the folder that --run-dir named")
+    page = render_report(RunState(read_events(log)), run_dir)
+    target = run_dir / "report.html"
+    unfinished = target.with_suffix(".html.part")
+    unfinished.write_text(page, encoding="utf-8")
+    unfinished.replace(target)
+    return target
+
+
+def render_report(state: RunState, run_dir: Path) -> str:
+    """The page's text."""
+    style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
+    script = resources.files("myxtts.monitoring").joinpath("report.js").read_text(encoding="utf-8")
+    title = f"MyXTTS run {run_dir.resolve().name}"
+    sections = [
+        _head(state, title),
+        _numbers(state),
+        _verdicts(state),
+        *(_loss_section(stage, history) for stage, history in state.history.items()),
+        _devices_section(state),
+        _memory_section(state),
+        _samples_section(state, run_dir),
+        _warnings_section(state),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f"<body><main>{''.join(sections)}</main><script>{script}</script></body></html>\n"
+    )
+
+
+def _head(state: RunState, title: str) -> str:
+    reason = state.ended["reason"] if state.ended is not None else "not ended"
+    level = {"finished": "good", "failed": "failed"}.get(reason, "warning")
+    parts = [f'<h1>{escape(title)} <span class="state {level}">{escape(reason)}</span></h1>']
+    if state.ended is not None:
+        parts.append(f"<p>{escape(str(state.ended['message']))}</p>")
+    if state.about.get("command"):
+        parts.append(f'<p class="soft"><code>{escape(str(state.about["command"]))}</code></p>')
+    for line in state.devices.get("lines", []):
+        parts.append(f'<p class="soft">{escape(str(line))}</p>')
+    return "".join(parts)
+
+
+def _numbers(state: RunState) -> str:
+    window = average([figures for _, _, figures in state.windows]) if state.windows else None
+    hours = state.elapsed_s / 3600
+    numbers = [
+        (f"{state.step:,}" + (f" / {state.total_steps:,}" if state.total_steps else ""), f"step, stage {state.stage}"),
+        (_number(state.smooth_loss), "loss, smoothed"),
+        (f"{hours:.1f} h" if hours >= 1 else f"{state.elapsed_s / 60:.1f} min", "elapsed"),
+    ]
+    if window is not None:
+        numbers += [
+            (_number(1000 / window.step_ms if window.step_ms else None), "steps/s"),
+            (_number(window.audio_seconds_per_s), "audio-seconds/s"),
+            (_percent(window.model_busy), "model device busy"),
+            (_percent(window.stall_share), "stalled for data"),
+        ]
+    cards = "".join(
+        f'<div class="card"><b>{escape(big)}</b><span>{escape(small)}</span></div>' for big, small in numbers
+    )
+    return f'<h2>In short</h2><div class="numbers">{cards}</div>'
+
+
+def _verdicts(state: RunState) -> str:
+    cards, rows = [], []
+    for stage in state.history:
+        windows = [figures for _, name, figures in state.windows if name == stage]
+        if not windows:
+            continue
+        mean = average(windows)
+        verdict = judge(mean)
+        cards.append(
+            f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {escape(str(verdict))}.</p></div>'
+        )
+        rows.append(_phase_row(stage, mean))
+    if not cards:
+        return ""
+    heads = "".join(f'<th class="n">{name}</th>' for name in ("step", "read", "process", "transfer", "train"))
+    more = "".join(f'<th class="n">{name}</th>' for name in ("efficiency", "swing", "padding", "buffer"))
+    return (
+        f"<h2>Verdict</h2>{''.join(cards)}"
+        f'<div class="card"><table><tr><th>stage, ms a batch</th>{heads}{more}</tr>{"".join(rows)}</table></div>'
+    )
+
+
+def _phase_row(stage: str, figures: WindowFigures) -> str:
+    times = [figures.step_ms, *(phase.ms_per_batch for phase in figures.phases.values())]
+    cells = [_number(value) for value in times]
+    cells += [_percent(figures.efficiency), _percent(figures.oscillation), _percent(figures.padding_share)]
+    cells.append(f"{figures.buffer_depth:.0f}/{figures.buffer_capacity}")
+    return f"<tr><td>{escape(stage)}</td>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells) + "</tr>"
+
+
+def _loss_section(stage: str, history: StageHistory) -> str:
+    raw: list[Point] = [
+        (float(step), loss) for step, loss in zip(history.steps, history.losses, strict=True) if loss is not None
+    ]
+    held_out = [(float(step), loss) for step, loss in history.validations if loss is not None]
+    skipped = sum(loss is None for loss in history.losses)
+    chart = line_chart(
+        [
+            Series("loss", raw, 0, "faint"),
+            Series("loss, smoothed", smooth(raw), 0),
+            Series("held out", held_out, 2, "dots"),
+        ],
+        x_label="step",
+    )
+    note = f'<p class="warning">{skipped} steps had a loss that is not a number.</p>' if skipped else ""
+    return f'<h2>Loss, stage {escape(stage)}</h2><div class="card">{chart}{note}</div>'
+
+
+def _devices_section(state: RunState) -> str:
+    if not state.windows:
+        return ""
+    names = list(dict.fromkeys(device for _, _, figures in state.windows for device in figures.device_busy))
+    series = [
+        Series(
+            f"{device} busy",
+            [(_minutes(state, at), 100 * figures.device_busy[device]) for at, figures in _windows(state, device)],
+            number % 4,
+        )
+        for number, device in enumerate(names)
+    ]
+    stalls = [(_minutes(state, at), 100 * figures.stall_share) for at, _, figures in state.windows]
+    series.append(Series("waiting for data", stalls, 2 if len(names) < 3 else 3))
+    chart = line_chart(series, x_label="minutes", y_unit=" %", y_range=(0.0, 100.0))
+    return f'<h2>Devices over time</h2><div class="card">{chart}</div>'
+
+
+def _windows(state: RunState, device: str) -> list[tuple[float, WindowFigures]]:
+    return [(at, figures) for at, _, figures in state.windows if device in figures.device_busy]
+
+
+def _memory_section(state: RunState) -> str:
+    names = list(dict.fromkeys(device for _, devices in state.memories for device in devices))
+    series, notes = [], []
+    for number, device in enumerate(names):
+        readings = [(_minutes(state, at), devices[device]) for at, devices in state.memories if device in devices]
+        points = [(at, entry["current_mb"] / 1024) for at, entry in readings if entry.get("current_mb") is not None]
+        if not points:
+            notes.append(f'<p class="soft">{escape(device)}: memory is unavailable.</p>')
+            continue
+        source = readings[-1][1].get("source")
+        series.append(Series(f"{device} ({source})" if source else device, points, number % 4))
+        limit = readings[-1][1].get("limit_mb")
+        if limit is not None:
+            ends = [(points[0][0], limit / 1024), (points[-1][0], limit / 1024)]
+            series.append(Series(f"limit of {device}", ends, number % 4, "dashed"))
+    if not names:
+        return ""
+    chart = line_chart(series, x_label="minutes", y_unit=" GB") if series else ""
+    return f'<h2>Memory</h2><div class="card">{chart}{"".join(notes)}</div>'
+
+
+def _samples_section(state: RunState, run_dir: Path) -> str:
+    if not state.samples:
+        return ""
+    rows = "".join(_sample(event, run_dir) for event in reversed(state.samples[-MOST_SAMPLES:]))
+    left = len(state.samples) - MOST_SAMPLES
+    more = f'<p class="soft">{left} earlier ones are in the samples folder.</p>' if left > 0 else ""
+    return f'<h2>Samples</h2><div class="card">{rows}{more}</div>'
+
+
+def _sample(event: Event, run_dir: Path) -> str:
+    where = f"{event['stage']} step {event['step']:,}"
+    player = _player(run_dir, str(event["path"]))
+    text = escape(str(event.get("text") or ""))
+    return f'<div class="sample"><span class="soft">{escape(where)}</span><span dir="auto">{text}</span>{player}</div>'
+
+
+def _player(run_dir: Path, name: str) -> str:
+    """The audio inside the page; files outside the run folder are never read."""
+    path = (run_dir / name).resolve()
+    kind = AUDIO_TYPES.get(path.suffix.lower())
+    if kind is None or not path.is_relative_to(run_dir.resolve()) or not path.is_file():
+        return f'<span class="soft">{escape(name)} is not there</span>'
+    if path.stat().st_size > MOST_SAMPLE_BYTES:
+        return f'<span class="soft">{escape(name)} (too long to put here)</span>'
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<audio controls preload="metadata" src="data:{kind};base64,{data}"></audio>'
+
+
+def _warnings_section(state: RunState) -> str:
+    if not state.warnings:
+        return ""
+    rows = "".join(
+        f'<tr><td class="n">{_minutes(state, warning["time"]):.1f} min</td><td>{escape(str(warning["message"]))}</td>'
+        f"<td>{escape(str(warning['hint']))}</td></tr>"
+        for warning in state.warnings[-50:]
+    )
+    return f'<h2>Warnings</h2><div class="card"><table>{rows}</table></div>'
+
+
+def _minutes(state: RunState, at: float) -> float:
+    return (at - (state.started_at or at)) / 60
+
+
+def _number(value: Any) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"

@@ -1,0 +1,92 @@
+"""What a window's figures mean, in words, and which flag to change.
+
+A pure function from figures to sentences: the console, the report and the trainer's warnings all say the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from myxtts.monitoring.figures import WindowFigures
+
+STARVING_STALL = 0.05
+"""A model device that waits for data for more than this share of the time is starving."""
+
+SLOW_PADDING = 0.25
+SWINGING = 0.1
+FULL_BUFFER = 0.5
+"""A buffer that is fuller than this share on average is not what training waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One judgement: how serious, what is the case, and what to do (empty where all is well)."""
+
+    level: Literal["good", "warning"]
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}: {self.advice}" if self.advice else self.problem
+
+
+def judge(figures: WindowFigures) -> Verdict:
+    """The one thing about a window that matters most."""
+    busy = f"model device {_percent(figures.model_busy)} busy"
+    if figures.steps == 0:
+        return Verdict("warning", "no step was finished in this window", "wait, or look for a hung phase in the log")
+    if figures.stall_share > STARVING_STALL:
+        problem, advice = _starving(figures)
+        return Verdict("warning", f"{busy}, {_percent(figures.stall_share)} waiting for data; {problem}", advice)
+    if figures.oscillation is not None and figures.oscillation > SWINGING:
+        return Verdict(
+            "warning",
+            f"{busy}, but its load swings by {_percent(figures.oscillation)}",
+            "raise --buffer-size so that uneven batches even out",
+        )
+    if figures.padding_share is not None and figures.padding_share > SLOW_PADDING:
+        return Verdict(
+            "warning",
+            f"{busy}, but {_percent(figures.padding_share)} of what it computes is padding",
+            "leave out --batch-size, so that batches are filled by --batch-seconds in buckets of like length",
+        )
+    if figures.shares_device:
+        return Verdict("good", _shared_device(figures), "")
+    return Verdict("good", f"{busy}, data device {_percent(figures.data_busy)}; training does not wait for data", "")
+
+
+def _starving(figures: WindowFigures) -> tuple[str, str]:
+    """Who keeps the model device waiting, and the flag that helps."""
+    source, process = figures.phases["source"], figures.phases["process"]
+    transfer = figures.phases["transfer"]
+    if not figures.shares_device and process.busy >= max(source.busy, transfer.busy) and process.busy > 0.8:
+        return (
+            f"the data device is the bottleneck ({_percent(process.busy)} busy)",
+            "give --data-gpu the faster GPU, or train on one device without it",
+        )
+    if source.busy > 0.8 or (source.busy > process.busy and source.busy > transfer.busy):
+        return (
+            f"reading batches is the bottleneck ({_percent(source.busy)} busy)",
+            "raise --num-workers",
+        )
+    if transfer.busy > 0.8:
+        return (
+            f"the transfer to the model device is the bottleneck ({_percent(transfer.busy)} busy)",
+            "lower --batch-size, or choose two GPUs that are linked",
+        )
+    if figures.buffer_capacity and figures.buffer_depth > FULL_BUFFER * figures.buffer_capacity:
+        return "steps are so short that handing over counts", "raise --batch-size"
+    return "no phase is always busy: batches come unevenly", "raise --buffer-size"
+
+
+def _shared_device(figures: WindowFigures) -> str:
+    share = figures.phases["process"].busy
+    sentence = f"device {_percent(figures.model_busy)} busy, {_percent(share)} of the time with data work"
+    if share > 0.25:
+        sentence += " that a second GPU could take over (--data-gpu, --model-gpu)"
+    return sentence
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,340 @@
+"""The three phases of training, overlapped: process on the data device, transfer, train on the caller's thread.
+
+```
+source ─▶ host buffer ─▶ process ─▶ buffer ─▶ transfer ─▶ 2 slots ─▶ train (iteration)
+ thread                  thread               thread                caller
+```
+Order and content are those of `SequentialPipeline`, batch for batch. The first failure of any phase stops all of
+them and is raised at the caller's next `next()`, with its own traceback, ahead of batches that still wait.
+Closing, at any moment, wakes and joins every thread and drops what waits.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from myxtts.errors import PipelineError
+from myxtts.pipeline.batches import BatchSource, Closable, DeviceBatch, Measure, Process, Split
+from myxtts.pipeline.channel import Channel, EndOfDataError, NotYetError, Signal, StoppedError
+from myxtts.pipeline.faults import hang_error, hung_phase, stack_of
+from myxtts.pipeline.telemetry import PHASES, Activity, PhaseClock, Telemetry
+from myxtts.pipeline.work import PhaseWork, ProcessedBatch, SourceBatch
+
+logger = logging.getLogger(__name__)
+
+HANG_TIMEOUT_S = 300.0
+CLOSE_TIMEOUT_S = 30.0
+CLOSE_GRACE_S = 1.0
+"""How long a source may finish its batch before it is closed under its thread."""
+
+POLL_S = 0.25
+TRANSFER_SLOTS = 2
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """How a warm start went."""
+
+    waited_s: float
+    depth: int
+    """Batches ready when the wait ended."""
+
+    capacity: int
+    reason: Literal["full", "delay", "end of data"]
+
+
+class PipelineBase(abc.ABC):
+    """What both schedules share, and what a trainer may rely on: a context manager and an iterator of batches."""
+
+    capacity: int
+    """Batches that can be ready ahead of the training thread."""
+
+    def __init__(
+        self,
+        source: BatchSource,
+        process: Process,
+        *,
+        data_device: str | None,
+        model_devices: Sequence[str | None],
+        start_delay_s: float = 2.0,
+        deep_copy: bool = False,
+        split: Split | None = None,
+        measure: Measure | None = None,
+        telemetry: Telemetry | None = None,
+        hang_timeout_s: float = HANG_TIMEOUT_S,
+    ) -> None:
+        if not model_devices:
+            raise PipelineError("a pipeline needs a model device", hint="pass model_devices=['/GPU:1'], or [None]")
+        self.telemetry = telemetry or Telemetry(
+            data_device=data_device or "host", model_devices=[device or "host" for device in model_devices]
+        )
+        self._source = source
+        self._work = PhaseWork(
+            source,
+            process,
+            data_device=data_device,
+            model_devices=model_devices,
+            deep_copy=deep_copy,
+            split=split,
+            measure=measure,
+        )
+        self._start_delay_s = start_delay_s
+        self._hang_timeout_s = hang_timeout_s
+        self._signal = Signal()
+        self._threads: dict[str, threading.Thread] = {}
+        self._channels: list[Channel[Any]] = []
+        self._delivered = 0
+        self._closed = False
+        self._hung = False
+
+    def start(self) -> PipelineBase:
+        """Starts the phases' threads."""
+        if self._closed or any(thread.ident is not None for thread in self._threads.values()):
+            raise PipelineError("a pipeline can be started once", hint="make a new one from the source's saved state")
+        for thread in self._threads.values():
+            thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stops and joins every thread, drops waiting batches and closes the source if it can be closed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._signal.close()
+        running = [thread for thread in self._threads.values() if thread.ident is not None]
+        self._join(running, CLOSE_GRACE_S)
+        if isinstance(self._source, Closable):
+            self._source.close()
+        # A thread that was reported as hung has had its time.
+        for thread in self._join(running, CLOSE_GRACE_S if self._hung else CLOSE_TIMEOUT_S):
+            logger.warning("%s does not stop and is left behind:\n%s", thread.name, stack_of(thread))
+        for channel in self._channels:
+            channel.drain()
+
+    def __enter__(self) -> PipelineBase:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> PipelineBase:
+        return self
+
+    def __next__(self) -> DeviceBatch:
+        train = self.telemetry.clock("train")
+        if self._delivered:
+            self.telemetry.step_finished()
+        else:
+            self.telemetry.begin()
+        train.switch(Activity.WAITING)
+        depth = self.depth
+        batch = None
+        try:
+            batch = self._next_batch()
+        except EndOfDataError:
+            raise StopIteration from None
+        except StoppedError:
+            pass
+        finally:
+            if batch is None:
+                train.switch(Activity.IDLE)
+        if batch is None:
+            # Outside the handler, so that the failure's traceback is its own and names no StoppedError.
+            self._raise_failure()
+            raise PipelineError("the pipeline is closed", hint="iterate inside its `with` block")
+        self._delivered += 1
+        self.telemetry.batch_delivered(depth, batch.size)
+        train.switch(Activity.BUSY)
+        return batch
+
+    @property
+    @abc.abstractmethod
+    def depth(self) -> int:
+        """Batches ready ahead of the training thread."""
+
+    @abc.abstractmethod
+    def wait_until_ready(self) -> Readiness:
+        """Warm start: waits until the buffer is full, the data have ended, or the start delay is over."""
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Leaves what the caller does inside (validation, checkpoints) out of the telemetry."""
+        return self.telemetry.pause()
+
+    @abc.abstractmethod
+    def _next_batch(self) -> DeviceBatch: ...
+
+    def _channel(self, capacity: int) -> Channel[Any]:
+        channel: Channel[Any] = Channel(capacity, self._signal)
+        self._channels.append(channel)
+        return channel
+
+    def _add_thread(self, phase: str, run: Callable[[], None]) -> None:
+        # Daemon: a thread that hangs in foreign code must not keep the process from ending.
+        self._threads[phase] = threading.Thread(
+            target=self._guard, args=(phase, run), name=f"pipeline-{phase}", daemon=True
+        )
+
+    def _guard(self, phase: str, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except StoppedError:
+            pass
+        except BaseException as error:  # the thread's edge: forwarded to the caller
+            logger.debug("the %s phase failed", phase, exc_info=True)
+            self._signal.fail(error)
+        finally:
+            self.telemetry.clock(phase).switch(Activity.IDLE)
+
+    def _feed_host(self, host: Channel[SourceBatch]) -> None:
+        """The source thread: reads batches into the host buffer until the data end."""
+        clock = self.telemetry.clock("source")
+        try:
+            while True:
+                clock.switch(Activity.BLOCKED)
+                host.reserve()
+                clock.switch(Activity.BUSY)
+                host.put(self._work.read())
+                clock.finished_batch()
+        except EndOfDataError:
+            host.finish()
+
+    def _get(self, channel: Channel[Item]) -> Item:
+        """The next item for the training thread; a phase that hangs is reported instead of waited for."""
+        self._raise_failure()
+        while True:
+            try:
+                return channel.get(min(POLL_S, self._hang_timeout_s))
+            except NotYetError:
+                self._raise_if_hung()
+
+    def _raise_if_hung(self) -> None:
+        activities = {phase: self.telemetry.clock(phase).current() for phase in PHASES if phase in self._threads}
+        phase = hung_phase(activities, self._hang_timeout_s)
+        if phase is not None:
+            error = hang_error(phase, activities[phase][1], self._threads[phase])
+            self._hung = True
+            self._signal.fail(error)
+            raise error
+
+    def _raise_failure(self) -> None:
+        if self._signal.failure is not None:
+            raise self._signal.failure
+
+    @staticmethod
+    def _join(threads: Sequence[threading.Thread], timeout_s: float) -> list[threading.Thread]:
+        """Joins within `timeout_s` for all together; returns those that are still alive."""
+        deadline = time.monotonic() + timeout_s
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return [thread for thread in threads if thread.is_alive()]
+
+
+class Pipeline(PipelineBase):
+    """Overlapped phases over a data device and one or several model devices.
+
+    With several model devices each batch arrives as `DeviceBatch.replicas`: cut by `split` (`split_rows`
+    for equal shares of the rows), or whole on every device where no `split` is given.
+    """
+
+    def __init__(
+        self,
+        source: BatchSource,
+        process: Process,
+        *,
+        data_device: str | None,
+        model_devices: Sequence[str | None],
+        buffer_size: int = 50,
+        host_buffer_size: int = 4,
+        start_delay_s: float = 2.0,
+        deep_copy: bool = False,
+        split: Split | None = None,
+        measure: Measure | None = None,
+        telemetry: Telemetry | None = None,
+        hang_timeout_s: float = HANG_TIMEOUT_S,
+    ) -> None:
+        """`buffer_size` counts processed batches ahead of the model, the last two of them on its device."""
+        super().__init__(
+            source,
+            process,
+            data_device=data_device,
+            model_devices=model_devices,
+            start_delay_s=start_delay_s,
+            deep_copy=deep_copy,
+            split=split,
+            measure=measure,
+            telemetry=telemetry,
+            hang_timeout_s=hang_timeout_s,
+        )
+        slots = TRANSFER_SLOTS if buffer_size > TRANSFER_SLOTS else 1
+        self._host: Channel[SourceBatch] = self._channel(host_buffer_size)
+        self._processed: Channel[ProcessedBatch] = self._channel(max(1, buffer_size - slots))
+        self._ready: Channel[DeviceBatch] = self._channel(slots)
+        self.capacity = self._processed.capacity + self._ready.capacity
+        self.telemetry.buffer_capacity = self.capacity
+        self._processed_count = 0
+        self._add_thread("source", lambda: self._feed_host(self._host))
+        self._add_thread("process", self._run_process)
+        self._add_thread("transfer", self._run_transfer)
+
+    @property
+    def depth(self) -> int:
+        return self._processed_count - self._delivered
+
+    def wait_until_ready(self) -> Readiness:
+        began = time.perf_counter()
+        with self._signal.changed:
+            self._signal.wait_for(self._is_ready, self._start_delay_s)
+        self._raise_failure()
+        depth = self.depth
+        reason: Literal["full", "delay", "end of data"] = "delay"
+        if depth >= self.capacity:
+            reason = "full"
+        elif self._processed.finished:
+            reason = "end of data"
+        return Readiness(time.perf_counter() - began, depth, self.capacity, reason)
+
+    def _is_ready(self) -> bool:
+        return self.depth >= self.capacity or self._processed.finished
+
+    def _next_batch(self) -> DeviceBatch:
+        return self._get(self._ready)
+
+    def _run_process(self) -> None:
+        self._move("process", self._host, self._processed, self._process_one)
+
+    def _process_one(self, batch: SourceBatch) -> ProcessedBatch:
+        processed = self._work.process(batch)
+        self._processed_count += 1
+        return processed
+
+    def _run_transfer(self) -> None:
+        self._move("transfer", self._processed, self._ready, self._work.transfer)
+
+    def _move(self, phase: str, inbound: Channel[Any], outbound: Channel[Any], work: Callable[[Any], Any]) -> None:
+        """A phase's thread: reserve room, take a batch, work, hand over; until the data end."""
+        clock: PhaseClock = self.telemetry.clock(phase)
+        try:
+            while True:
+                clock.switch(Activity.BLOCKED)
+                outbound.reserve()
+                clock.switch(Activity.WAITING)
+                batch = inbound.get()
+                clock.switch(Activity.BUSY)
+                outbound.put(work(batch))
+                clock.finished_batch()
+                # Kept in this frame it would hold device memory while the phase waits for the next.
+                del batch
+        except EndOfDataError:
+            outbound.finish()

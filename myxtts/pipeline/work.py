@@ -1,0 +1,107 @@
+"""The work of each phase on one batch, the same whether phases run on threads or one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from myxtts.errors import PipelineError
+from myxtts.pipeline.batches import (
+    BatchSize,
+    BatchSource,
+    DeviceBatch,
+    HostBatch,
+    Measure,
+    Process,
+    Split,
+    State,
+    Tensors,
+)
+from myxtts.pipeline.channel import EndOfDataError
+from myxtts.pipeline.devices import copy_to_device, device_scope, synchronise
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """A host batch with the source's state after it."""
+
+    index: int
+    arrays: HostBatch
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedBatch:
+    """A batch on the data device, already split for the replicas."""
+
+    index: int
+    replicas: tuple[Tensors, ...]
+    state: State
+    size: BatchSize | None
+
+
+class PhaseWork:
+    """What the phases compute: read, process, transfer. Holds no thread and no buffer."""
+
+    def __init__(
+        self,
+        source: BatchSource,
+        process: Process,
+        *,
+        data_device: str | None,
+        model_devices: Sequence[str | None],
+        deep_copy: bool,
+        split: Split | None,
+        measure: Measure | None,
+    ) -> None:
+        self._source = source
+        self._process = process
+        self._data_device = data_device
+        self._model_devices = tuple(model_devices)
+        self._deep_copy = deep_copy
+        self._split = split
+        self._measure = measure
+        self._next_index = 0
+
+    def read(self) -> SourceBatch:
+        """The next host batch; `EndOfDataError` after the last."""
+        try:
+            arrays = next(self._source)
+        except StopIteration:
+            raise EndOfDataError from None
+        batch = SourceBatch(self._next_index, arrays, self._source.get_state())
+        self._next_index += 1
+        return batch
+
+    def process(self, batch: SourceBatch) -> ProcessedBatch:
+        """Runs the process callable on the data device and waits for its outputs."""
+        try:
+            with device_scope(self._data_device):
+                tensors = self._process(batch.arrays)
+                replicas = self._split_for_replicas(tensors)
+            synchronise(tensors, self._data_device)
+            size = self._measure(batch.arrays) if self._measure is not None else None
+        except StopIteration as error:
+            # Passed on as it is, it would look like the end of the data.
+            raise RuntimeError("the process callable raised StopIteration") from error
+        return ProcessedBatch(batch.index, replicas, batch.state, size)
+
+    def transfer(self, batch: ProcessedBatch) -> DeviceBatch:
+        """Copies each replica's tensors to its model device."""
+        copies = tuple(
+            copy_to_device(tensors, device, deep_copy=self._deep_copy)
+            for tensors, device in zip(batch.replicas, self._model_devices, strict=True)
+        )
+        return DeviceBatch(batch.index, copies, batch.state, batch.size)
+
+    def _split_for_replicas(self, tensors: Tensors) -> tuple[Tensors, ...]:
+        count = len(self._model_devices)
+        if self._split is None:
+            return (tensors,) * count
+        parts = tuple(self._split(tensors, count))
+        if len(parts) != count:
+            raise PipelineError(
+                f"split returned {len(parts)} parts for {count} model devices",
+                hint="return one mapping of tensors for each model device",
+            )
+        return parts

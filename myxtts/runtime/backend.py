@@ -1,0 +1,119 @@
+"""The few things that a plan needs of TensorFlow, behind a protocol with two implementations.
+
+`TensorFlowBackend` configures real GPUs; `SimulatedBackend` makes logical CPU devices stand for them, through the same
+calls of `apply`. Both take the `tf.config` module as an argument: the tests pass a recording fake with as many
+GPUs as they like, and a contract suite runs the same cases against the fake and the real one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol
+
+from myxtts.errors import DeviceError, MissingDependencyError
+from myxtts.runtime.plan import DevicePlan
+
+ALREADY_INITIALISED_HINT = (
+    "call early_gpu_configuration() first, before any tensor or tf.device(...): devices are configured once per process"
+)
+
+
+class Backend(Protocol):
+    """How a plan reaches the devices."""
+
+    def configure(self, plan: DevicePlan) -> None:
+        """Make exactly the plan's devices visible, with its limits. Raises `DeviceError` if it is too late."""
+
+    def logical_devices(self) -> tuple[str, ...]:
+        """Names (`/GPU:0`, `/CPU:1`) of the devices that a plan can use. Initialises TensorFlow."""
+
+    def memory_bytes(self, device: str) -> dict[str, int] | None:
+        """TensorFlow's `current` and `peak` bytes on a device; `None` where it does not count them."""
+
+
+class TensorFlowBackend:
+    """Real GPUs, or none: the CPU is left as TensorFlow finds it."""
+
+    def __init__(self, tf_config: Any) -> None:
+        self._config = tf_config
+
+    def configure(self, plan: DevicePlan) -> None:
+        gpus = self._config.list_physical_devices("GPU")
+        if plan.visible and max(plan.visible) >= len(gpus):
+            raise DeviceError(
+                f"the driver lists GPU {max(plan.visible)}, but TensorFlow sees {len(gpus)} GPU(s)",
+                hint="install TensorFlow with CUDA: pip install 'myxtts[gpu]', then run myxtts doctor",
+            )
+        try:
+            self._config.set_visible_devices([gpus[index] for index in plan.visible], "GPU")
+            for role in plan.roles:
+                if role.physical is not None and role.memory_limit_mb is not None:
+                    self._limit(gpus[role.physical], role.memory_limit_mb)
+            if plan.memory_growth:
+                for index in plan.visible:
+                    self._config.experimental.set_memory_growth(gpus[index], True)
+        except RuntimeError as error:
+            raise already_initialised(error) from error
+
+    def _limit(self, gpu: Any, limit_mb: int) -> None:
+        limit = self._config.LogicalDeviceConfiguration(memory_limit=limit_mb)
+        self._config.set_logical_device_configuration(gpu, [limit])
+
+    def logical_devices(self) -> tuple[str, ...]:
+        return short_names(self._config, "GPU")
+
+    def memory_bytes(self, device: str) -> dict[str, int] | None:
+        if not device.startswith("/GPU"):
+            return None  # TensorFlow answers 0 for a CPU, which is not a measurement.
+        info = self._config.experimental.get_memory_info(device.lstrip("/"))
+        return {"current": int(info["current"]), "peak": int(info["peak"])}
+
+
+class SimulatedBackend:
+    """Logical CPU devices in the place of GPUs: /CPU:0 stays the host, /CPU:k+1 is the k-th visible GPU."""
+
+    def __init__(self, tf_config: Any, cores: int | None = None) -> None:
+        self._config = tf_config
+        self._cores = cores or len(os.sched_getaffinity(0))
+
+    def configure(self, plan: DevicePlan) -> None:
+        cpu = self._config.list_physical_devices("CPU")[0]
+        devices = [self._config.LogicalDeviceConfiguration() for _ in range(1 + len(plan.visible))]
+        try:
+            self._config.set_visible_devices([], "GPU")
+            self._config.set_logical_device_configuration(cpu, devices)
+            if len(plan.roles) > 1:
+                # Logical CPUs share two thread pools. One inter-op thread would serialise the devices; a share of
+                # the cores for each operation keeps one device from taking the cores of the other.
+                self._config.threading.set_intra_op_parallelism_threads(max(1, self._cores // len(plan.roles)))
+                self._config.threading.set_inter_op_parallelism_threads(max(2, len(plan.roles) + 1))
+        except RuntimeError as error:
+            raise already_initialised(error) from error
+
+    def logical_devices(self) -> tuple[str, ...]:
+        return short_names(self._config, "CPU")[1:]
+
+    def memory_bytes(self, device: str) -> dict[str, int] | None:
+        return None
+
+
+def short_names(tf_config: Any, kind: str) -> tuple[str, ...]:
+    return tuple(f"/{kind}:{device.name.rsplit(':', 1)[1]}" for device in tf_config.list_logical_devices(kind))
+
+
+def already_initialised(error: RuntimeError) -> DeviceError:
+    return DeviceError(f"TensorFlow was already initialised by this program: {error}", hint=ALREADY_INITIALISED_HINT)
+
+
+def import_tensorflow() -> Any:
+    """TensorFlow, quiet, counting GPUs as nvidia-smi does; a clear error where it is not installed."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    try:
+        import tensorflow
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"TensorFlow cannot be imported: {error}",
+            hint="pip install 'myxtts[cpu]' for a CPU, 'myxtts[gpu]' for NVIDIA GPUs",
+        ) from error
+    return tensorflow

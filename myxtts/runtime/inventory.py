@@ -1,0 +1,129 @@
+"""What GPUs the machine has, found without TensorFlow.
+
+TensorFlow must not be imported before the devices are decided, so the driver is asked through NVML. Numbers are
+nvidia-smi's (PCI order); `apply` makes TensorFlow count the same way. `CUDA_VISIBLE_DEVICES` is honoured.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from myxtts.errors import DeviceError
+
+SIMULATE_VARIABLE = "MYXTTS_SIMULATE_GPUS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU as the driver describes it; `None` is what the driver does not tell."""
+
+    index: int
+    name: str
+    memory_mb: int | None = None
+    compute_capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The GPUs that may be used, real or simulated, numbered from 0."""
+
+    gpus: tuple[Gpu, ...] = ()
+    simulated: bool = False
+    driver_version: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+
+def simulated_inventory(count: int) -> Inventory:
+    return Inventory(
+        gpus=tuple(Gpu(index=i, name=f"simulated GPU {i} (a CPU device)") for i in range(count)), simulated=True
+    )
+
+
+def find_inventory(simulate_gpus: int = 0, environment: Mapping[str, str] = os.environ) -> Inventory:
+    """The simulated GPUs if any were asked for, by argument or variable; otherwise the real ones."""
+    count = simulate_gpus or _simulated_by_variable(environment)
+    if count:
+        return simulated_inventory(count)
+    return real_inventory(environment)
+
+
+def _simulated_by_variable(environment: Mapping[str, str]) -> int:
+    value = environment.get(SIMULATE_VARIABLE, "").strip()
+    if not value:
+        return 0
+    if not value.isdigit():
+        raise DeviceError(f"{SIMULATE_VARIABLE} is {value!r}, must be a whole number", hint="2 is enough for two roles")
+    return int(value)
+
+
+def real_inventory(environment: Mapping[str, str] = os.environ) -> Inventory:
+    """What NVML lists, less what `CUDA_VISIBLE_DEVICES` hides; empty where there is no driver."""
+    with nvml() as library:
+        if library is None:
+            return Inventory()
+        found = [(_describe(library, i), _uuid(library, i)) for i in range(library.nvmlDeviceGetCount())]
+        visible = chosen_by_cuda_variable(environment.get("CUDA_VISIBLE_DEVICES"), [uuid for _, uuid in found])
+        gpus = tuple(
+            Gpu(index=k, name=gpu.name, memory_mb=gpu.memory_mb, compute_capability=gpu.compute_capability)
+            for k, (gpu, _) in enumerate(found[i] for i in visible)
+        )
+        return Inventory(gpus=gpus, driver_version=_text(library.nvmlSystemGetDriverVersion()))
+
+
+def chosen_by_cuda_variable(value: str | None, uuids: list[str]) -> list[int]:
+    """CUDA's own rule: entries are numbers or unique UUID prefixes, and the first bad one hides all after it."""
+    if value is None:
+        return list(range(len(uuids)))
+    chosen: list[int] = []
+    for entry in (part.strip() for part in value.split(",")):
+        if entry.isdigit() and int(entry) < len(uuids):
+            chosen.append(int(entry))
+            continue
+        matches = [i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)]
+        if len(matches) != 1:
+            break
+        chosen.append(matches[0])
+    return chosen
+
+
+@contextmanager
+def nvml() -> Iterator[Any]:
+    """NVML, initialised and shut down; `None` where the library or a driver is missing."""
+    try:
+        import pynvml
+    except ImportError:
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _describe(library: Any, index: int) -> Gpu:
+    handle = library.nvmlDeviceGetHandleByIndex(index)
+    return Gpu(
+        index=index,
+        name=_text(library.nvmlDeviceGetName(handle)),
+        memory_mb=int(library.nvmlDeviceGetMemoryInfo(handle).total) // 2**20,
+        compute_capability=tuple(library.nvmlDeviceGetCudaComputeCapability(handle)),
+    )
+
+
+def _uuid(library: Any, index: int) -> str:
+    return _text(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index)))
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

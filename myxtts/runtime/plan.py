@@ -1,0 +1,247 @@
+"""Device roles: decide who produces and who consumes, before TensorFlow starts.
+
+`plan_devices` is pure: what was asked and what is there go in, a complete plan or a `DeviceError` comes out.
+`myxtts.runtime.apply` carries the plan out. TensorFlow numbers the visible GPUs in ascending physical order
+whatever the order of the list, so roles are found by physical number and never by position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.gpus import GpuIndices, as_tuple
+from myxtts.config.training import MIN_MEMORY_MB
+from myxtts.errors import DeviceError
+from myxtts.runtime.inventory import Gpu, Inventory
+
+Mode = Literal["cpu", "single", "mirrored", "dual", "hybrid"]
+RoleName = Literal["data", "model"]
+
+SINGLE_COMMAND = "python train_main.py --train-data DIR"
+SIMULATE_HINT = "to try the pipeline without GPUs, add --simulate-gpus 2"
+
+DRIVER_RESERVE_MB = 600
+"""CUDA's context and the display take this much of a GPU before TensorFlow gets any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRequest:
+    """What the user asked for, and nothing of what the machine has."""
+
+    data_gpu: int | None = None
+    model_gpu: GpuIndices = None
+    multi_gpu: bool = False
+    visible_gpus: str | None = None
+    data_memory_mb: int | None = None
+    model_memory_mb: int | None = None
+
+    @classmethod
+    def from_config(cls, config: XTTSConfig) -> DeviceRequest:
+        isolated = config.training.enable_memory_isolation
+        return cls(
+            data_gpu=config.data.data_gpu,
+            model_gpu=config.data.model_gpu,
+            multi_gpu=config.training.multi_gpu,
+            visible_gpus=config.training.visible_gpus,
+            data_memory_mb=config.training.data_gpu_memory if isolated else None,
+            model_memory_mb=config.training.model_gpu_memory if isolated else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRole:
+    """One device with its task."""
+
+    role: RoleName
+    physical: int | None
+    """The GPU's number as nvidia-smi shows it; `None` is the CPU."""
+
+    visible: int
+    """Its number among the visible GPUs, in ascending physical order."""
+
+    name: str
+    """What TensorFlow calls it here."""
+
+    memory_limit_mb: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The name for people: a simulated GPU shows both what it stands for and what it is."""
+        if self.physical is None or self.name.startswith("/GPU"):
+            return self.name
+        return f"/GPU:{self.visible} (simulated by {self.name})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePlan:
+    """Everything that `apply` needs, and everything that the log says about it."""
+
+    mode: Mode
+    models: tuple[DeviceRole, ...]
+    data: DeviceRole | None = None
+    visible: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = ()
+    simulated: bool = False
+
+    @property
+    def model(self) -> DeviceRole:
+        return self.models[0]
+
+    @property
+    def producer_device(self) -> str:
+        """Where the data work runs: the data device, or beside the model where there is only one."""
+        return self.data.name if self.data is not None else self.model.name
+
+    @property
+    def two_roles(self) -> bool:
+        return self.data is not None
+
+    @property
+    def roles(self) -> tuple[DeviceRole, ...]:
+        return (*([self.data] if self.data is not None else []), *self.models)
+
+    @property
+    def memory_growth(self) -> bool:
+        """Growth and a limit exclude each other on a GPU, and growth must be the same on all of a process."""
+        return bool(self.visible) and all(role.memory_limit_mb is None for role in self.roles)
+
+
+def plan_devices(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
+    """Roles, names and limits for what was asked on what is there, or a `DeviceError` that says why not."""
+    allowed = _allowed(request, inventory)
+    models = as_tuple(request.model_gpu)
+    if (request.data_gpu is None) != (not models):
+        given, missing = ("data", "model") if not models else ("model", "data")
+        raise DeviceError(
+            f"{given}_gpu was given without {missing}_gpu",
+            hint=f"give both --data-gpu and --model-gpu, or neither: {SINGLE_COMMAND}",
+        )
+    if request.data_gpu is not None:
+        return _plan_roles(request, inventory, allowed, request.data_gpu, models)
+    if not allowed:
+        if request.multi_gpu:
+            raise DeviceError("--multi-gpu was given and no GPU was found", hint=f"leave it out, or {SIMULATE_HINT}")
+        return DevicePlan(mode="cpu", models=(DeviceRole(role="model", physical=None, visible=0, name="/CPU:0"),))
+    mirrored = request.multi_gpu and len(allowed) > 1
+    return DevicePlan(
+        mode="mirrored" if mirrored else "single",
+        models=tuple(_role("model", gpu, allowed, inventory) for gpu in (allowed if mirrored else allowed[:1])),
+        visible=allowed,
+        hidden=_hidden(allowed, inventory),
+        simulated=inventory.simulated,
+    )
+
+
+def _allowed(request: DeviceRequest, inventory: Inventory) -> tuple[int, ...]:
+    if request.visible_gpus is None:
+        return tuple(gpu.index for gpu in inventory.gpus)
+    asked = as_tuple(request.visible_gpus)
+    missing = [index for index in asked if index >= len(inventory)]
+    if missing:
+        raise DeviceError(
+            f"--visible-gpus names GPU {missing[0]}, {_found(inventory)}",
+            hint=f"valid numbers: {_valid(inventory)}",
+        )
+    return tuple(sorted(asked))
+
+
+def _plan_roles(
+    request: DeviceRequest, inventory: Inventory, allowed: tuple[int, ...], data: int, models: tuple[int, ...]
+) -> DevicePlan:
+    if len(inventory) < 2:
+        hint = f"with one GPU: {SINGLE_COMMAND}; {SIMULATE_HINT}" if len(inventory) else SIMULATE_HINT
+        raise DeviceError(f"the dual pipeline needs at least 2 GPUs, {_found(inventory)}", hint=hint)
+    for flag, index in (("--data-gpu", data), *(("--model-gpu", model) for model in models)):
+        if not 0 <= index < len(inventory):
+            raise DeviceError(
+                f"{flag} is {index}, must be 0-{len(inventory) - 1}: {_found(inventory)}",
+                hint=f"valid numbers: {_valid(inventory)}",
+            )
+        if index not in allowed:
+            raise DeviceError(
+                f"{flag} is {index}, but --visible-gpus {request.visible_gpus} hides that GPU",
+                hint=f"add {index} to --visible-gpus, or choose from {', '.join(map(str, allowed))}",
+            )
+    if data in models:
+        raise DeviceError(
+            f"--data-gpu and --model-gpu are both {data}",
+            hint=f"the two roles need two GPUs; to use one for everything: {SINGLE_COMMAND}",
+        )
+    visible = tuple(sorted({data, *models}))
+    _check_limits(request, inventory, data, models)
+    return DevicePlan(
+        mode="dual" if len(models) == 1 else "hybrid",
+        data=_role("data", data, visible, inventory, request.data_memory_mb),
+        models=tuple(_role("model", gpu, visible, inventory, request.model_memory_mb) for gpu in models),
+        visible=visible,
+        hidden=_hidden(visible, inventory),
+        simulated=inventory.simulated,
+    )
+
+
+def _role(
+    role: RoleName, physical: int, visible: tuple[int, ...], inventory: Inventory, limit_mb: int | None = None
+) -> DeviceRole:
+    position = visible.index(physical)
+    # /CPU:0 stays the host, so that a tensor which nobody placed can be told from one on a simulated GPU.
+    name = f"/CPU:{position + 1}" if inventory.simulated else f"/GPU:{position}"
+    return DeviceRole(role=role, physical=physical, visible=position, name=name, memory_limit_mb=limit_mb)
+
+
+def _check_limits(request: DeviceRequest, inventory: Inventory, data: int, models: tuple[int, ...]) -> None:
+    limits = [("--data-gpu-memory", data, request.data_memory_mb)]
+    limits += [("--model-gpu-memory", model, request.model_memory_mb) for model in models]
+    for flag, index, limit_mb in limits:
+        memory_mb = inventory.gpus[index].memory_mb
+        if limit_mb is not None and limit_mb < MIN_MEMORY_MB:
+            raise DeviceError(
+                f"{flag} is {limit_mb} MB, must be at least {MIN_MEMORY_MB}", hint="limits are in MB: 8192 is 8 GB"
+            )
+        if limit_mb is not None and memory_mb is not None and limit_mb > memory_mb:
+            raise DeviceError(
+                f"{flag} is {limit_mb} MB, GPU {index} has {memory_mb} MB",
+                hint=f"{flag} {usable_mb(inventory.gpus[index])} leaves room for the driver",
+            )
+
+
+def usable_mb(gpu: Gpu) -> int:
+    """What a process can have of a GPU whose memory is known."""
+    if gpu.memory_mb is None:
+        raise DeviceError(
+            f"the memory of {gpu.name} is not known",
+            hint="simulated devices share the machine's memory and cannot be limited; name the limits yourself",
+        )
+    return max(MIN_MEMORY_MB, gpu.memory_mb - DRIVER_RESERVE_MB)
+
+
+def propose_memory_limits(
+    inventory: Inventory, data_gpu: int, model_gpu: int, *, data_fraction: float = 0.33, model_fraction: float = 0.67
+) -> tuple[int, int]:
+    """Limits in MB as shares of what each role's own GPU has, never more than a process can have of it."""
+    for name, fraction in (("data_fraction", data_fraction), ("model_fraction", model_fraction)):
+        if not 0.0 < fraction <= 1.0:
+            raise DeviceError(
+                f"{name} is {fraction}, must be above 0 and at most 1", hint="the defaults are 0.33 and 0.67"
+            )
+    limits = []
+    for index, fraction in ((data_gpu, data_fraction), (model_gpu, model_fraction)):
+        if not 0 <= index < len(inventory):
+            raise DeviceError(f"GPU {index} is not there, {_found(inventory)}", hint=f"valid: {_valid(inventory)}")
+        gpu = inventory.gpus[index]
+        limits.append(max(MIN_MEMORY_MB, min(usable_mb(gpu), int((gpu.memory_mb or 0) * fraction))))
+    return limits[0], limits[1]
+
+
+def _hidden(visible: tuple[int, ...], inventory: Inventory) -> tuple[int, ...]:
+    return tuple(gpu.index for gpu in inventory.gpus if gpu.index not in visible)
+
+
+def _found(inventory: Inventory) -> str:
+    kind = "simulated " if inventory.simulated else ""
+    return f"found {len(inventory)} {kind}GPU{'' if len(inventory) == 1 else 's'}"
+
+
+def _valid(inventory: Inventory) -> str:
+    return f"0-{len(inventory) - 1}" if len(inventory) else "none"

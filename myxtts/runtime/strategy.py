@@ -1,0 +1,58 @@
+"""Which `tf.distribute` strategy a plan trains under, and the scope that puts a tensor on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myxtts.runtime.apply import applied_plan
+from myxtts.runtime.backend import import_tensorflow, short_names
+from myxtts.runtime.plan import DevicePlan
+
+
+def make_strategy(plan: DevicePlan) -> Any:
+    """No GPU: TensorFlow's default. One model device: that one. Several: mirrored over them."""
+    tf = import_tensorflow()
+    if plan.mode == "cpu":
+        return tf.distribute.get_strategy()
+    if len(plan.models) == 1:
+        return tf.distribute.OneDeviceStrategy(plan.model.name)
+    return tf.distribute.MirroredStrategy([role.name for role in plan.models])
+
+
+def setup_gpu_strategy(enable_multi_gpu: bool = False) -> Any:
+    """The strategy for the GPUs that this process sees: mirrored over several only if that is asked for."""
+    plan = applied_plan()
+    tf = import_tensorflow()
+    if plan is not None and plan.two_roles:
+        return make_strategy(plan)
+    gpus = _visible_gpus(tf, plan)
+    if not gpus:
+        return tf.distribute.get_strategy()
+    if enable_multi_gpu and len(gpus) > 1:
+        return tf.distribute.MirroredStrategy(list(gpus))
+    return tf.distribute.OneDeviceStrategy(gpus[0])
+
+
+def get_device_context(device: str | None = None) -> Any:
+    """`tf.device` for the named device, or for the model's device of this process."""
+    tf = import_tensorflow()
+    if device is not None:
+        return tf.device(device)
+    plan = applied_plan()
+    if plan is not None:
+        return tf.device(plan.model.name)
+    gpus = _visible_gpus(tf, None)
+    return tf.device(gpus[0] if gpus else "/CPU:0")
+
+
+def ensure_gpu_placement(tensor: Any) -> Any:
+    """The same tensor on the model's device of this process; where there is no GPU it stays on the CPU."""
+    tf = import_tensorflow()
+    with get_device_context():
+        return tf.identity(tensor)
+
+
+def _visible_gpus(tf: Any, plan: DevicePlan | None) -> tuple[str, ...]:
+    if plan is not None and plan.simulated:
+        return tuple(f"/CPU:{position + 1}" for position in range(len(plan.visible)))
+    return short_names(tf.config, "GPU")

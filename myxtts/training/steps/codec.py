@@ -1,0 +1,92 @@
+"""Stage `codec`: short mel segments in, the DVAE learns to give them back through its codebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.audio.mel import HOP, MelSpectrogram
+from myxtts.errors import TrainingError
+from myxtts.models.dvae import COMMITMENT_WEIGHT, MSE_WEIGHT, DVAE, code_lengths, measure_mel_stats
+from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
+
+SEGMENT_FRAMES = 64
+BYPASS_STEPS = 150
+"""Steps in which the decoder sees the latents themselves: a codebook is useless until the latents mean something."""
+COLLAPSE_CHECK_STEP = 400
+COLLAPSED_USAGE = 0.05
+
+
+class CodecStage(TrainingStage):
+    """DVAE from random segments; the mel's scale per channel is measured on the first batches."""
+
+    name = "codec"
+
+    def __init__(self, dvae: DVAE) -> None:
+        self.dvae = dvae
+        self._mel = MelSpectrogram()
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        return {"dvae": self.dvae}
+
+    def process(self, host_batch: Mapping[str, Any]) -> Tensors:
+        wave, lengths = cut_segments(host_batch["wave"], host_batch["wave_lengths"], host_batch["draw"])
+        mel_BTM, mel_lengths_B = self._mel(wave, lengths)
+        return {"mel": mel_BTM[:, :SEGMENT_FRAMES], "mel_lengths": tf.minimum(mel_lengths_B, SEGMENT_FRAMES)}
+
+    def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
+        return {"mel": mel, "mel_lengths": mel_lengths}
+
+    def fit_mel_scale(self, batches: list[Tensors]) -> None:
+        """Set the DVAE's shift and scale from some processed batches; done once, before the first step."""
+        mel = tf.concat([batch["mel"] for batch in batches], 0)
+        lengths = tf.concat([batch["mel_lengths"] for batch in batches], 0)
+        self.dvae.set_mel_stats(*(stat.numpy() for stat in measure_mel_stats(mel, lengths)))
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        frames = tf.cast(tf.reduce_sum(batch["mel_lengths"]), tf.float32)
+        codes = tf.cast(tf.reduce_sum(code_lengths(batch["mel_lengths"])), tf.float32)
+        return {"l1": frames, "mse": frames, "commitment": codes}
+
+    def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
+        bypass = step < BYPASS_STEPS if seed is not None else tf.constant(False)
+        losses = self.dvae.training_losses(batch["mel"], batch["mel_lengths"], bypass=bypass)
+        commitment_weight = tf.where(bypass, 0.0, COMMITMENT_WEIGHT)
+        terms = {
+            "l1": LossTerm(losses["l1"]),
+            "mse": LossTerm(losses["mse"], MSE_WEIGHT),
+            "commitment": LossTerm(losses["commitment"], commitment_weight),
+        }
+        return Objective(terms, {}, {"latents": losses["latents"], "codes": losses["codes"]})
+
+    def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
+        self.dvae.update_codebook(
+            aftermath["latents"], aftermath["codes"], batch["mel_lengths"], bypass=step < BYPASS_STEPS
+        )
+
+    def check(self, step: int) -> None:
+        if step < COLLAPSE_CHECK_STEP:
+            return
+        usage = float(self.dvae.codebook_usage())
+        if usage < COLLAPSED_USAGE:
+            raise TrainingError(
+                f"the codebook has collapsed: {usage:.0%} of its codes are in use after step {step}",
+                hint="train the codec on more varied speech, or with a lower --learning-rate; start over with --fresh",
+            )
+
+
+def cut_segments(wave_BS: Any, lengths_B: Any, draw_B: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A segment of each clip at the place that `draw` (0 to 1) says; shorter clips whole, zeros behind them."""
+    samples = (SEGMENT_FRAMES - 1) * HOP
+    wave_BS = np.asarray(wave_BS)
+    lengths_B = np.asarray(lengths_B)
+    starts_B = (np.maximum(lengths_B - samples, 0) * np.asarray(draw_B)).astype(np.int64)
+    cut_BS = np.zeros((len(wave_BS), samples), wave_BS.dtype)
+    for row, (start, length) in enumerate(zip(starts_B, lengths_B, strict=True)):
+        piece = wave_BS[row, start : min(start + samples, length)]
+        cut_BS[row, : len(piece)] = piece
+    return cut_BS, np.minimum(lengths_B, samples).astype(np.int32)

@@ -1,0 +1,106 @@
+"""Stage `gpt`: the frozen DVAE turns audio into codes on the data device; conditioning and GPT learn to predict them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from myxtts.audio.mel import CONDITIONING_MEL, MelSpectrogram
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.dvae import DVAE
+from myxtts.models.gpt import (
+    AUDIO_LOSS_WEIGHT,
+    DEFAULT_ALIGNMENT_HEADS,
+    GPT,
+    TEXT_LOSS_WEIGHT,
+    AlignmentHeads,
+    gpt_losses,
+)
+from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
+
+
+class GPTStage(TrainingStage):
+    """Next-token training of the GPT with its conditioning; alignments, where the batch has them, guide two heads."""
+
+    name = "gpt"
+
+    def __init__(
+        self,
+        gpt: GPT,
+        conditioning: Conditioning,
+        frozen_dvae: DVAE,
+        *,
+        alignment_weight: float = 0.0,
+        alignment_heads: AlignmentHeads = DEFAULT_ALIGNMENT_HEADS,
+    ) -> None:
+        self.gpt = gpt
+        self.conditioning = conditioning
+        self._dvae = frozen_dvae
+        self._mel = MelSpectrogram()
+        self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL)
+        self._encode = tf.function(self._encode_waves, autograph=False, reduce_retracing=True)
+        self._alignment_weight = alignment_weight
+        self._alignment_heads = alignment_heads if alignment_weight else ()
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        return {"conditioning": self.conditioning, "gpt": self.gpt}
+
+    def process(self, host_batch: Mapping[str, Any]) -> Tensors:
+        """Codes of the clip, and the mel of a reference clip of the same speaker."""
+        codes_BN, code_lengths_B, reference_BTM, reference_lengths_B = self._encode(
+            tf.constant(host_batch["wave"]),
+            tf.constant(host_batch["wave_lengths"]),
+            tf.constant(host_batch["reference"]),
+            tf.constant(host_batch["reference_lengths"]),
+        )
+        batch = {
+            "text": tf.constant(host_batch["text"]),
+            "text_lengths": tf.constant(host_batch["text_lengths"]),
+            "codes": codes_BN,
+            "code_lengths": code_lengths_B,
+            "reference": reference_BTM,
+            "reference_lengths": reference_lengths_B,
+        }
+        if "alignment" in host_batch:
+            batch["alignment"] = tf.constant(host_batch["alignment"])
+        return batch
+
+    def _encode_waves(self, wave_BS: Any, lengths_B: Any, reference_BS: Any, reference_lengths_B: Any) -> tuple[Any, ...]:
+        codes_BN, code_lengths_B = self._dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))
+        reference_BTM, reference_frames_B = self._conditioning_mel.log_mel(reference_BS, reference_lengths_B)
+        return codes_BN, code_lengths_B, reference_BTM, reference_frames_B
+
+    def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
+        """Without waves, the clip's own mel is the reference."""
+        codes_BN, code_lengths_B = self._dvae.encode(mel, mel_lengths)
+        return {
+            "text": text,
+            "text_lengths": text_lengths,
+            "codes": codes_BN,
+            "code_lengths": code_lengths_B,
+            "reference": mel,
+            "reference_lengths": mel_lengths,
+        }
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        texts = tf.cast(tf.reduce_sum(batch["text_lengths"] + 1), tf.float32)
+        codes = tf.cast(tf.reduce_sum(batch["code_lengths"]), tf.float32)
+        stops = tf.cast(tf.size(batch["code_lengths"]) * self.gpt.config.audio_stop_targets, tf.float32)
+        return {"text": texts, "audio": codes + stops, "alignment": codes}
+
+    def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
+        latents_BLD = self.conditioning(batch["reference"], batch["reference_lengths"])
+        clip = (batch["text"], batch["text_lengths"], batch["codes"], batch["code_lengths"])
+        heads = self._alignment_heads if "alignment" in batch else ()
+        output = self.gpt(latents_BLD, *clip, seed=seed, alignment_heads=heads)
+        losses = gpt_losses(self.gpt, output, *clip, alignment_BT=batch.get("alignment"))
+        terms = {
+            "text": LossTerm(losses.text, TEXT_LOSS_WEIGHT),
+            "audio": LossTerm(losses.audio, AUDIO_LOSS_WEIGHT),
+        }
+        if heads:
+            terms["alignment"] = LossTerm(losses.alignment, self._alignment_weight)
+        return Objective(terms, {"accuracy": losses.audio_accuracy}, {})

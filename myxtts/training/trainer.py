@@ -1,0 +1,335 @@
+"""The trainer: one stage's step under the plan's strategy, on the plan's devices, and its state in and out.
+
+`XTTSTrainer` knows how to learn from batches that are already on the model device(s); `myxtts.training.run` brings them, and
+saves, validates and reports. One step is `grad_accum` batches: gradients are summed over replicas, averaged over the
+batches, clipped by their global norm and applied; a step whose gradient is not finite changes nothing and is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.training import Stage
+from myxtts.errors import CheckpointError, TrainingError
+from myxtts.models.xtts import XTTS
+from myxtts.pipeline import DeviceBatch
+from myxtts.runtime.apply import applied_plan, apply_plan
+from myxtts.runtime.inventory import find_inventory
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.strategy import get_device_context, make_strategy
+from myxtts.training.checkpoint import Checkpoint, load_checkpoint
+from myxtts.training.optim import AdamW, sum_over_replicas
+from myxtts.training.recipes import StageRecipe, recipe_for
+from myxtts.training.stages import make_stage
+from myxtts.training.steps.stage import Tensors, TrainingStage
+
+logger = logging.getLogger(__name__)
+
+MAX_SKIPPED_IN_A_ROW = 10
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step as numbers."""
+
+    step: int
+    loss: float
+    figures: dict[str, float]
+    gradient_norm: float
+    skipped: bool = False
+
+
+class XTTSTrainer:
+    """Trains one stage at a time. Model and optimiser are built under the strategy's scope, on the model's device."""
+
+    def __init__(
+        self,
+        config: XTTSConfig,
+        model: XTTS | None = None,
+        resume_checkpoint: str | None = None,
+        model_device: str | None = None,
+    ) -> None:
+        self.config = config
+        self.plan = plan_of_process(config)
+        self.model_device = model_device or self.plan.model.name
+        self.strategy = tf.distribute.OneDeviceStrategy(model_device) if model_device else make_strategy(self.plan)
+        self.model = model if model is not None else self._build_model()
+        self.step_number = 0
+        self.skipped_steps = 0
+        self._skipped_in_a_row = 0
+        self.stage: TrainingStage | None = None
+        self.recipe: StageRecipe | None = None
+        self.optimizer: AdamW | None = None
+        if resume_checkpoint is not None:
+            checkpoint = load_checkpoint(_existing(resume_checkpoint))
+            self.start_stage(checkpoint.state["stage"])
+            self.restore(checkpoint)
+
+    def _build_model(self) -> XTTS:
+        logger.info("Creating model on device: %s", ", ".join(role.label for role in self.plan.models))
+        with self.strategy.scope(), self._model_scope():
+            return XTTS(self.config.model)
+
+    def _model_scope(self) -> Any:
+        """A device scope for one model device; the strategy itself places mirrored variables."""
+        return tf.device(None) if self.strategy.num_replicas_in_sync > 1 else get_device_context(self.model_device)
+
+    def start_stage(self, stage: Stage) -> None:
+        """Build the stage's layers, its optimiser and its compiled functions; step numbers start at 0."""
+        self.recipe = recipe_for(self.config, stage)
+        self.stage = make_stage(stage, self.config, self.model, self.plan)
+        with self.strategy.scope(), self._model_scope():
+            self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
+        self.step_number = self.skipped_steps = self._skipped_in_a_row = 0
+        self._compile()
+
+    def _compile(self) -> None:
+        jit = self.config.training.jit_compile
+        # Without XLA one trace serves all bucket shapes; XLA wants one for each. No function here has Python control
+        # flow over tensors, and autograph's rewriting costs ten times the tracing itself.
+        options = {"autograph": False, "reduce_retracing": not jit}
+        self._run_gradients = tf.function(self._distributed_gradients, **options)
+        self._run_update = tf.function(self._distributed_update, **options)
+        self._run_aftermath = tf.function(self._distributed_aftermath, **options)
+        self._run_evaluation = tf.function(self._distributed_evaluation, **options)
+        # XLA compiles what has no collective in it: the gradient of one replica.
+        self._replica_gradients = (
+            tf.function(self._value_and_gradients, jit_compile=True, autograph=False) if jit else self._value_and_gradients
+        )
+
+    # One step
+
+    def train_step(
+        self, text_sequences: Any, mel_spectrograms: Any, text_lengths: Any, mel_lengths: Any
+    ) -> dict[str, float]:
+        """One step from mels, as the documents describe it: transfer to the model's device, forward, backward, update."""
+        stage = self.current_stage()
+        with self._model_scope():
+            inputs = [tf.identity(x) for x in (text_sequences, mel_spectrograms, text_lengths, mel_lengths)]
+            batch = stage.from_mels(*inputs)
+        result = self.learn([self._whole_batch(batch)])
+        return {"loss": result.loss, **result.figures}
+
+    def learn(self, batches: Sequence[DeviceBatch]) -> StepResult:
+        """One optimiser step from `grad_accum` batches that are on the model's device(s)."""
+        step = tf.constant(self.step_number, tf.int64)
+        total, passes = None, []
+        try:
+            for number, batch in enumerate(batches):
+                seed = tf.constant([self.config.training.seed, self.step_number * len(batches) + number], tf.int32)
+                passed = self._run_gradients(self._per_replica(batch), seed, step)
+                passes.append((batch, passed))
+                total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
+            loss = float(np.mean([float(_first(self, passed["loss"])) for _, passed in passes]))
+            norm = self._mean_norm(total, len(batches))
+            finite = bool(np.isfinite(norm) and np.isfinite(loss))
+            if finite:
+                self._update(total, len(batches))
+                for batch, passed in passes:
+                    if passed["aftermath"]:
+                        self._run_aftermath(self._per_replica(batch), passed["aftermath"], step)
+        except tf.errors.ResourceExhaustedError as error:
+            raise out_of_memory(error, batches, self.plan) from error
+        self._count_skips(finite)
+        self.step_number += 1
+        figures = {name: float(_first(self, value)) for name, value in passes[-1][1]["figures"].items()}
+        return StepResult(self.step_number, loss, figures, norm, skipped=not finite)
+
+    def _update(self, total: Any, batches: int) -> None:
+        assert self.optimizer is not None
+        scale = tf.constant(1.0 / batches, tf.float32)
+        self._run_update(total, scale, self.optimizer.factors(self.step_number - self.skipped_steps))
+
+    def _mean_norm(self, total: Any, batches: int) -> float:
+        local = self.strategy.experimental_local_results(total)[0]
+        return float(tf.linalg.global_norm(tf.nest.flatten(local))) / batches
+
+    def _add(self, left: Any, right: Any) -> Any:
+        return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
+
+    def _count_skips(self, finite: bool) -> None:
+        if finite:
+            self._skipped_in_a_row = 0
+            return
+        self.skipped_steps += 1
+        self._skipped_in_a_row += 1
+        logger.warning("step %d: the gradient is not finite; the step is skipped", self.step_number + 1)
+        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise TrainingError(
+                f"{self._skipped_in_a_row} steps in a row had no finite gradient (up to step {self.step_number + 1})",
+                hint="the last checkpoint is good: continue from it with a lower --learning-rate",
+            )
+
+    def _value_and_gradients(
+        self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
+        """Weighted terms, figures, gradients and aftermath of one replica; `shares` are its parts of the global counts."""
+        stage = self.current_stage()
+        variables = [v.value for v in stage.trainable_variables]
+        with tf.GradientTape() as tape:
+            objective = stage.objective(batch, seed=seed, step=step)
+            terms = {name: term.weight * term.mean * shares[name] for name, term in objective.terms.items()}
+            loss = tf.add_n(list(terms.values()))
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.aftermath
+
+    def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor) -> Any:
+        def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor) -> dict[str, Any]:
+            seed = seed + [0, 1_000_003 * _replica_number()]
+            shares = self._shares(batch)
+            terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step)
+            names = list(terms)
+            reduced = sum_over_replicas([*gradients, *(terms[name] for name in names)])
+            gradients, summed = reduced[: len(gradients)], dict(zip(names, reduced[len(gradients) :], strict=True))
+            return {
+                "gradients": gradients,
+                "loss": tf.add_n(list(summed.values())),
+                "figures": {**summed, **figures},
+                "aftermath": aftermath,
+            }
+
+        return self.strategy.run(replica, args=(batch, seed, step))
+
+    def _distributed_update(self, total: Any, scale: tf.Tensor, factors: tf.Tensor) -> None:
+        recipe, optimizer = self.recipe, self.optimizer
+        assert recipe is not None
+        assert optimizer is not None
+
+        def clipped(total: list[tf.Tensor], scale: tf.Tensor) -> list[tf.Tensor]:
+            return list(tf.clip_by_global_norm([gradient * scale for gradient in total], recipe.clip_norm)[0])
+
+        optimizer.apply(self.strategy.run(clipped, args=(total, scale)), factors)
+
+    def _distributed_aftermath(self, batch: Any, aftermath: Any, step: tf.Tensor) -> None:
+        after_update = self.current_stage().after_update
+        self.strategy.run(lambda b, a, s: after_update(b, a, step=s), args=(batch, aftermath, step))
+
+    def _shares(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        counts = self.current_stage().counts(batch)
+        totals = sum_over_replicas(list(counts.values()))
+        return {name: count / total for (name, count), total in zip(counts.items(), totals, strict=True)}
+
+    # Validation
+
+    def evaluate(self, batches: Sequence[DeviceBatch]) -> dict[str, float]:
+        """Mean losses over held-out batches, without dropout and without learning."""
+        sums: dict[str, float] = {}
+        for batch in batches:
+            values = self._run_evaluation(self._per_replica(batch), tf.constant(self.step_number, tf.int64))
+            for name, value in values.items():
+                sums[name] = sums.get(name, 0.0) + float(_first(self, value))
+        return {name: value / len(batches) for name, value in sums.items()}
+
+    def _distributed_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
+        def replica(batch: Tensors, step: tf.Tensor) -> dict[str, tf.Tensor]:
+            shares = self._shares(batch)
+            objective = self.current_stage().objective(batch, seed=None, step=step)
+            names = list(objective.terms)
+            summed = sum_over_replicas(
+                [objective.terms[name].weight * objective.terms[name].mean * shares[name] for name in names]
+            )
+            return {"loss": tf.add_n(summed), **dict(zip(names, summed, strict=True)), **objective.figures}
+
+        return self.strategy.run(replica, args=(batch, step))
+
+    # State
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every variable of the stage and its optimiser, by name."""
+        return {name: np.asarray(variable.numpy()) for name, variable in self._variables().items()}
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint of this stage; names or shapes that differ are an error that lists them."""
+        variables = self._variables()
+        differing = [
+            name
+            for name in sorted(set(variables) | set(checkpoint.arrays))
+            if name not in variables
+            or name not in checkpoint.arrays
+            or tuple(variables[name].shape) != checkpoint.arrays[name].shape
+        ]
+        if differing:
+            raise CheckpointError(
+                f"the checkpoint of step {checkpoint.step} is of another model: {len(differing)} variables differ, "
+                f"first {differing[0]}",
+                hint="use the settings that the run was started with, another --run-dir, or --fresh",
+            )
+        for name, variable in variables.items():
+            variable.assign(checkpoint.arrays[name])
+        self.step_number = checkpoint.step
+        self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
+
+    def _variables(self) -> dict[str, Any]:
+        stage = self.current_stage()
+        assert self.optimizer is not None
+        optimizer = {f"optimizer/{i:04d}": v for i, v in enumerate(self.optimizer.variables)}
+        return {**{f"model/{name}": v for name, v in stage.variables.items()}, **optimizer}
+
+    # Batches on devices
+
+    def current_stage(self) -> TrainingStage:
+        if self.stage is None:
+            self.start_stage(self.config.training.stage or "gpt")
+        assert self.stage is not None
+        return self.stage
+
+    def _whole_batch(self, tensors: Tensors) -> DeviceBatch:
+        replicas = self.strategy.num_replicas_in_sync
+        from myxtts.pipeline import split_rows
+
+        parts = split_rows(tensors, replicas) if replicas > 1 else [tensors]
+        return DeviceBatch(0, tuple(parts), {})
+
+    def _per_replica(self, batch: DeviceBatch) -> Any:
+        if len(batch.replicas) == 1:
+            return dict(batch.replicas[0])
+        return self.strategy.experimental_distribute_values_from_function(
+            lambda context: dict(batch.replicas[context.replica_id_in_sync_group])
+        )
+
+
+def plan_of_process(config: XTTSConfig) -> DevicePlan:
+    """The plan that configured this process; without one, the configuration's own plan is made and applied."""
+    plan = applied_plan()
+    if plan is None:
+        plan = plan_devices(DeviceRequest.from_config(config), find_inventory(config.training.simulate_gpus))
+        apply_plan(plan)
+    return plan
+
+
+def out_of_memory(error: Exception, batches: Sequence[DeviceBatch], plan: DevicePlan) -> TrainingError:
+    """Names what was asked for and the flags that ask for less."""
+    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].replicas[0].items())
+    limit = plan.model.memory_limit_mb
+    within = f" within --model-gpu-memory {limit}" if limit is not None else ""
+    asked = next((line for line in str(error).splitlines() if "OOM" in line or "allocat" in line.lower()), "")
+    return TrainingError(
+        f"{plan.model.label} is out of memory{within} on a batch of {shapes}. {asked}".strip(),
+        hint="lower --batch-size (and raise --grad-accum to keep the sum), "
+        + ("raise --model-gpu-memory, " if limit is not None else "")
+        + "or lower --max-clip-seconds",
+    )
+
+
+def _replica_number() -> Any:
+    context = tf.distribute.get_replica_context()
+    return context.replica_id_in_sync_group if context is not None else 0
+
+
+def _first(trainer: XTTSTrainer, value: Any) -> Any:
+    return trainer.strategy.experimental_local_results(value)[0]
+
+
+def _existing(path: str) -> Any:
+    from pathlib import Path
+
+    if not Path(path).is_dir():
+        raise CheckpointError(f"checkpoint {path} does not exist", hint="find_latest_checkpoint(RUN) names the newest")
+    return Path(path)

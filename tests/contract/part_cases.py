@@ -1,0 +1,119 @@
+"""The model's parts beside the GPT, as cases of the layer contract: how to build one, feed it and run it.
+
+Shapes: B clips of different lengths; `inputs` pads them to the longest, and `row` gives one of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from myxtts.config.model import ModelConfig
+from myxtts.models.discriminators import Discriminators, decoder_losses, discriminator_loss
+from myxtts.models.dvae import DVAE
+from myxtts.models.hifigan import HiFiGAN, samples_of
+from myxtts.models.speaker_encoder import SpeakerEncoder
+
+Inputs = dict[str, np.ndarray]
+TINY = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, dvae_width=32, speaker_width=24)
+
+
+@dataclass(frozen=True)
+class LayerCase:
+    """One layer under the contract."""
+
+    name: str
+    build: Callable[[], keras.layers.Layer]
+    """The layer, built."""
+    inputs: Callable[[list[int]], Inputs]
+    """A padded batch of rows with these lengths (in the layer's own unit of time)."""
+    run: Callable[[Any, Inputs], tf.Tensor]
+    """The layer's output for a batch."""
+    loss: Callable[[Any, Inputs], tf.Tensor]
+    """A scalar that every trainable variable has a part in."""
+    out_length: Callable[[int], int] | None
+    """Valid outputs of a row of this length; None where the output has no time axis."""
+    lengths: tuple[tuple[int, ...], ...] = ((40, 24), (40, 33), (57, 40), (64, 19))
+    """Row lengths of four batches of different shapes."""
+
+
+def _built(layer: keras.layers.Layer) -> keras.layers.Layer:
+    layer.build()
+    return layer
+
+
+def _noise(lengths: list[int], width: int, scale: float = 1.0) -> np.ndarray:
+    made = np.zeros((len(lengths), max(lengths), width), np.float32)
+    for row, length in enumerate(lengths):
+        made[row, :length] = np.random.default_rng(100 * row + length).normal(0.0, scale, (length, width))
+    return made
+
+
+def _dvae_inputs(lengths: list[int]) -> Inputs:
+    return {"mel": _noise(lengths, 80), "lengths": np.array(lengths, np.int32)}
+
+
+def _hifigan_inputs(lengths: list[int]) -> Inputs:
+    speaker = np.random.default_rng(1).normal(0.0, 0.1, (1, TINY.speaker_width)).astype(np.float32)
+    rows = len(lengths)
+    return {
+        "latents": _noise(lengths, TINY.gpt_width),
+        "speaker": np.repeat(speaker, rows, axis=0),
+        "lengths": np.array(lengths, np.int32),
+    }
+
+
+def _wave_inputs(lengths: list[int]) -> Inputs:
+    return {"wave": _noise(lengths, 1, 0.1)[:, :, 0], "lengths": np.array(lengths, np.int32)}
+
+
+def _discriminators_loss(layer: Discriminators, inputs: Inputs) -> tf.Tensor:
+    real, made = layer(inputs["wave"]), layer(0.5 * inputs["wave"])
+    mel = tf.zeros([1, 1, 80])
+    return discriminator_loss(real, made) + decoder_losses(real, made, mel, mel)["loss"]
+
+
+CASES = [
+    LayerCase(
+        name="dvae",
+        build=lambda: _built(DVAE(TINY)),
+        inputs=_dvae_inputs,
+        run=lambda layer, inputs: layer(inputs["mel"], inputs["lengths"]),
+        loss=lambda layer, inputs: layer.training_losses(inputs["mel"], inputs["lengths"], bypass=False)["loss"],
+        out_length=lambda length: length,
+    ),
+    LayerCase(
+        name="hifigan",
+        build=lambda: _built(HiFiGAN(TINY)),
+        inputs=_hifigan_inputs,
+        run=lambda layer, inputs: layer(inputs["latents"], inputs["speaker"], inputs["lengths"]),
+        loss=lambda layer, inputs: tf.reduce_mean(layer(inputs["latents"], inputs["speaker"], training=True) ** 2),
+        out_length=samples_of,
+        lengths=((6, 3), (6, 5), (9, 6), (11, 2)),
+    ),
+    LayerCase(
+        name="speaker_encoder",
+        build=lambda: _built(SpeakerEncoder(TINY)),
+        inputs=_wave_inputs,
+        run=lambda layer, inputs: layer(inputs["wave"], inputs["lengths"]),
+        loss=lambda layer, inputs: tf.reduce_sum(
+            layer(inputs["wave"], inputs["lengths"]) * tf.range(TINY.speaker_width, dtype=tf.float32)
+        ),
+        out_length=None,
+        lengths=((3000, 2000), (3000, 2500), (4000, 1500), (3501, 2222)),
+    ),
+    LayerCase(
+        name="discriminators",
+        build=lambda: _built(Discriminators(shrink=16)),
+        inputs=_wave_inputs,
+        run=lambda layer, inputs: tf.concat([scores for scores, _ in layer(inputs["wave"])], axis=1),
+        loss=_discriminators_loss,
+        out_length=None,
+        lengths=((3000, 3000), (3500, 3500), (4000, 4000), (4096, 4096)),
+    ),
+]

@@ -1,0 +1,101 @@
+"""What every part of the model must do: the same in every mode, whatever stands beside it in a batch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contract.part_cases import CASES, LayerCase
+
+ROOT = Path(__file__).parent.parent.parent
+cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@cases
+def test_weights_by_path_make_an_equal_layer(case: LayerCase) -> None:
+    one, other = case.build(), case.build()
+    inputs = case.inputs(list(case.lengths[0]))
+    stored = {weight.path: weight.value.numpy() for weight in one.weights}
+
+    assert len(stored) == len(one.weights)
+    for weight in other.weights:
+        weight.assign(stored[weight.path])
+    np.testing.assert_array_equal(case.run(one, inputs), case.run(other, inputs))
+
+
+@cases
+def test_compiled_equals_eager(case: LayerCase) -> None:
+    layer, inputs = case.build(), case.inputs(list(case.lengths[0]))
+
+    compiled = tf.function(lambda batch: case.run(layer, batch))(inputs)
+
+    np.testing.assert_allclose(compiled, case.run(layer, inputs), atol=1e-5)
+
+
+@cases
+def test_a_row_gives_in_a_padded_batch_what_it_gives_alone(case: LayerCase) -> None:
+    layer, lengths = case.build(), list(case.lengths[0])
+    inputs = case.inputs(lengths)
+    # Whatever stands in the padding must not matter.
+    key = next(iter(inputs))
+    for row, length in enumerate(lengths):
+        inputs[key][row, length:] = 7.0
+    batch = np.array(case.run(layer, inputs))
+
+    for row, length in enumerate(lengths):
+        alone = {name: value[row : row + 1] for name, value in inputs.items()}
+        alone[key] = alone[key][:, :length]
+        made = np.array(case.run(layer, alone))
+        valid = made.shape[1] if case.out_length is None else case.out_length(length)
+        np.testing.assert_allclose(batch[row, :valid], made[0, :valid], atol=2e-5)
+
+
+@cases
+def test_gradients_reach_every_trainable_variable(case: LayerCase) -> None:
+    layer, inputs = case.build(), case.inputs(list(case.lengths[0]))
+
+    with tf.GradientTape() as tape:
+        loss = case.loss(layer, inputs)
+    gradients = tape.gradient(loss, [weight.value for weight in layer.trainable_variables])
+
+    without = [
+        weight.path
+        for weight, gradient in zip(layer.trainable_variables, gradients, strict=True)
+        if gradient is None or not np.any(gradient) or not np.all(np.isfinite(gradient))
+    ]
+    assert without == []
+
+
+@cases
+def test_four_shapes_are_traced_four_times_at_most(case: LayerCase) -> None:
+    layer, traces = case.build(), []
+
+    @tf.function
+    def run(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        traces.append(1)
+        return case.run(layer, inputs)
+
+    for turn in range(20):
+        run({name: tf.constant(value) for name, value in case.inputs(list(case.lengths[turn % 4])).items()})
+
+    assert len(traces) <= 4
+
+
+def test_variables_live_on_the_device_they_were_built_under() -> None:
+    script = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tests.contract.part_cases import CASES
+with tf.device("/CPU:1"):
+    layers = [case.build() for case in CASES]
+print(sorted({weight.value.device.rsplit("/", 1)[-1] for layer in layers for weight in layer.weights}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "['device:CPU:1']"

@@ -1,0 +1,156 @@
+"""Checkpoints are whole or not there, verified, rotated; the best one stays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.errors import CheckpointError
+from myxtts.training.checkpoint import (
+    ARRAYS,
+    MANIFEST,
+    Checkpoint,
+    find_latest_checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    load_latest,
+    mark_best,
+    save_checkpoint,
+)
+from tests.processes import run_script
+
+
+def checkpoint(step: int) -> Checkpoint:
+    arrays = {"gpt/kernel": np.full((3, 4), step, np.float32), "optimizer/step": np.int64([step])}
+    return Checkpoint(step=step, arrays=arrays, state={"epoch": 1, "data": {"position": step}})
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, checkpoint(7))
+
+    loaded = load_checkpoint(path)
+
+    assert (loaded.step, loaded.state) == (7, {"epoch": 1, "data": {"position": 7}})
+    np.testing.assert_array_equal(loaded.arrays["gpt/kernel"], np.full((3, 4), 7, np.float32))
+
+
+def test_only_the_newest_are_kept_and_the_best(tmp_path: Path) -> None:
+    for step, loss in ((1, 3.0), (2, 1.0), (3, 2.0), (4, 2.5), (5, 1.5)):
+        save_checkpoint(tmp_path, checkpoint(step), keep=2)
+        mark_best(tmp_path, step, loss)
+
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000002", "step-00000004", "step-00000005"]
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path / ARRAYS, (path / ARRAYS).stat().st_size // 2)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray((path / ARRAYS).read_bytes())
+    content[-3] ^= 1
+    (path / ARRAYS).write_bytes(content)
+
+
+def lose_the_arrays(path: Path) -> None:
+    (path / ARRAYS).unlink()
+
+
+def lose_the_manifest(path: Path) -> None:
+    (path / MANIFEST).unlink()
+
+
+def garble_the_manifest(path: Path) -> None:
+    (path / MANIFEST).write_text("{", encoding="utf-8")
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, lose_the_arrays, lose_the_manifest, garble_the_manifest])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
+    tmp_path: Path, damage: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+    newest = save_checkpoint(tmp_path, checkpoint(2))
+    damage(newest)  # type: ignore[operator]
+
+    loaded = load_latest(tmp_path)
+
+    assert loaded is not None
+    assert loaded.step == 1
+    assert "step-00000002 is damaged" in caplog.text
+
+
+def test_when_all_are_damaged_it_says_so_instead_of_starting_over(tmp_path: Path) -> None:
+    flip_a_bit(save_checkpoint(tmp_path, checkpoint(1)))
+
+    with pytest.raises(CheckpointError, match="every checkpoint") as error:
+        load_latest(tmp_path)
+
+    assert "--fresh" in error.value.hint
+
+
+def test_no_checkpoint_is_none(tmp_path: Path) -> None:
+    assert load_latest(tmp_path / "nothing") is None
+    assert find_latest_checkpoint(tmp_path) is None
+
+
+def test_the_latest_is_found_in_a_run_folder_too(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "checkpoints" / "codec", checkpoint(9))
+    latest = save_checkpoint(tmp_path / "checkpoints" / "gpt", checkpoint(2))
+
+    assert find_latest_checkpoint(tmp_path) == str(latest)
+
+
+def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+
+    output = run_script(
+        f"""
+import resource, signal, numpy as np
+from pathlib import Path
+from myxtts.errors import CheckpointError
+from myxtts.training.checkpoint import Checkpoint, load_latest, save_checkpoint
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+folder = Path({str(tmp_path)!r})
+try:
+    save_checkpoint(folder, Checkpoint(step=2, arrays={{"big": np.zeros(1_000_000, np.float32)}}))
+except CheckpointError as error:
+    print(error)
+print("left:", sorted(path.name for path in folder.iterdir()), load_latest(folder).step)
+"""
+    )
+
+    assert "checkpoint of step 2 cannot be written" in output
+    assert "left: ['step-00000001'] 1" in output
+
+
+def test_a_kill_while_writing_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+
+    output = run_script(
+        f"""
+import os, signal, subprocess, sys, time
+writer = '''
+import numpy as np
+from pathlib import Path
+from myxtts.training.checkpoint import Checkpoint, save_checkpoint
+arrays = {{"big": np.zeros(50_000_000, np.float32)}}
+print("ready", flush=True)
+save_checkpoint(Path({str(tmp_path)!r}), Checkpoint(step=2, arrays=arrays))
+'''
+child = subprocess.Popen([sys.executable, "-c", writer], stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+while not [p for p in os.listdir({str(tmp_path)!r}) if p.startswith(".writing")]:
+    time.sleep(0.001)
+child.send_signal(signal.SIGKILL)
+child.wait()
+from pathlib import Path
+from myxtts.training.checkpoint import load_latest
+print(load_latest(Path({str(tmp_path)!r})).step)
+"""
+    )
+
+    assert output.strip() == "1"

@@ -1,0 +1,136 @@
+"""Settings: flat and nested, presets, YAML round trip, precedence, and errors that name the setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myxtts.cli.flags import defaults_beneath
+from myxtts.config.config import DataConfig, ModelConfig, TrainingConfig, XTTSConfig
+from myxtts.config.presets import MODEL_SIZES
+from myxtts.errors import ConfigError
+
+
+def test_the_documented_ways_to_build_one_agree() -> None:
+    nested = XTTSConfig(training=TrainingConfig(multi_gpu=True, visible_gpus="0,1"))
+    flat = XTTSConfig(multi_gpu=True, visible_gpus="0,1")
+
+    assert nested == flat
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    config = XTTSConfig()
+
+    assert (config.training.multi_gpu, config.training.visible_gpus) == (False, None)
+    assert (config.data.buffer_size, config.data.model_start_delay) == (50, 2.0)
+    assert (config.training.data_gpu_memory, config.training.model_gpu_memory) == (8192, 16384)
+
+
+@pytest.mark.parametrize("size", sorted(MODEL_SIZES))
+def test_a_preset_fills_every_size_and_an_explicit_one_wins(size: str) -> None:
+    config = XTTSConfig(model_size=size, gpt_layers=3)
+
+    assert config.model.gpt_width == MODEL_SIZES[size]["gpt_width"]
+    assert config.model.gpt_layers == 3
+    assert None not in vars(ModelConfig(model_size=size)).values()  # type: ignore[arg-type]
+
+
+def test_a_resolved_configuration_loads_back_equal(tmp_path: Path) -> None:
+    config = XTTSConfig(model_size="tiny", data_gpu=0, model_gpu="1,2", train_data="صدا", optimization_level="enhanced")
+
+    config.to_yaml(tmp_path / "config.yaml")
+
+    assert XTTSConfig.from_yaml(tmp_path / "config.yaml") == config
+
+
+@given(
+    st.builds(
+        DataConfig,
+        batch_size=st.none() | st.integers(1, 512),
+        batch_seconds=st.floats(1, 1000),
+        buffer_size=st.integers(1, 500),
+        train_data=st.none() | st.text(max_size=20),
+        data_gpu=st.none() | st.integers(0, 9),
+        trim_silence=st.booleans(),
+    )
+)
+def test_any_valid_data_part_survives_yaml(tmp_path_factory: pytest.TempPathFactory, data: DataConfig) -> None:
+    path = tmp_path_factory.mktemp("yaml") / "config.yaml"
+    config = XTTSConfig(data=data)
+
+    config.to_yaml(path)
+
+    assert XTTSConfig.from_yaml(path) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("bufer_size: 5", "'bufer_size' is not known", "did you mean buffer_size"),
+        ("training: {multi_gpus: true}", "setting of training 'multi_gpus' is not known", "did you mean multi_gpu"),
+        ("training: {buffer_size: 3}", "setting of training 'buffer_size'", "known"),
+        ("batch_size: many", "batch_size is 'many' (str), must be a whole number or null", "--batch-size"),
+        ("multi_gpu: 1", "multi_gpu is 1 (int), must be true or false", "--multi-gpu"),
+        ("stage: speech", "stage is 'speech'", "--stage"),
+        ("training: 7", "'training' is 7, must hold settings", "indent"),
+        ("- a\n- b", "holds a list, not settings", "batch_size: 16"),
+        ("a: [1, 2", "is not YAML at line", "batch_size: 16"),
+        ("buffer_size: 0", "--buffer-size is 0, must be at least 1", "start at 50"),
+        ("model_start_delay: -1", "--model-start-delay is -1.0", "2.0 seconds"),
+        ("visible_gpus: '0,x'", "--visible-gpus is '0,x'", '"0,1"'),
+        ("data_gpu: -1\nmodel_gpu: 1", "--data-gpu is -1", "from 0"),
+        ("model_gpu: '1,1'", "names a GPU twice", "once"),
+        ("gpt_width: 190", "not a multiple of --gpt-heads", "64 a head"),
+        ("enable_memory_isolation: true", "without --data-gpu and --model-gpu", "--data-gpu 0 --model-gpu 1"),
+        ("multi_gpu: true\ndata_gpu: 0\nmodel_gpu: 1", "--multi-gpu was given beside --data-gpu", "--model-gpu 1,2"),
+        ("grad_accum: 0", "--grad-accum is 0", "1 steps"),
+        ("model_size: huge", "model_size is 'huge'", "--model-size"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_setting_and_the_way_out(
+    tmp_path: Path, text: str, problem: str, hint: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError) as error:
+        XTTSConfig.from_yaml(path)
+
+    assert problem in error.value.problem
+    assert hint in error.value.hint
+
+
+def test_a_missing_and_a_binary_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x80")
+
+    with pytest.raises(ConfigError, match="does not exist"):
+        XTTSConfig.from_yaml(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        XTTSConfig.from_yaml(tmp_path / "binary.yaml")
+
+
+def test_an_unknown_setting_in_code_is_refused_like_one_in_a_file() -> None:
+    with pytest.raises(ConfigError, match="'mutli_gpu' is not known"):
+        XTTSConfig(mutli_gpu=True)
+    with pytest.raises(ConfigError, match="given both flat and inside"):
+        XTTSConfig(data=DataConfig(), buffer_size=3)
+
+
+def test_flags_beat_yaml_and_yaml_beats_the_preset(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("model_size: tiny\ngpt_layers: 5\nbuffer_size: 7\n", encoding="utf-8")
+
+    from_yaml = defaults_beneath(["--config", str(path)])
+    from_flag = defaults_beneath(["--config", str(path), "--model-size", "small"])
+
+    assert (from_yaml.model.gpt_width, from_yaml.model.gpt_layers, from_yaml.data.buffer_size) == (192, 5, 7)
+    assert (from_flag.model.gpt_width, from_flag.model.gpt_layers) == (256, 5)
+
+
+def test_an_optimization_level_sets_what_was_not_given() -> None:
+    assert XTTSConfig(optimization_level="experimental").training.mixed_precision is True
+    assert XTTSConfig(optimization_level="experimental", mixed_precision=False).training.mixed_precision is False
+    assert XTTSConfig().training.jit_compile is False

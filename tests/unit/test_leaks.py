@@ -1,0 +1,64 @@
+"""A leak is found; a saw-tooth, a plateau, noise and the first steps' growth are not leaks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from myxtts.runtime.leaks import detect_memory_leak
+
+Samples = list[tuple[int, float]]
+
+
+def noisy(memory_mb: float, generator: random.Random) -> float:
+    return memory_mb + generator.gauss(0, 5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_leak_of_1_mb_a_step_is_found_within_200_steps(seed: int) -> None:
+    generator = random.Random(seed)
+    samples = [(step, noisy(1000 + step, generator)) for step in range(200)]
+
+    report = detect_memory_leak(samples)
+
+    assert report.leaking
+    assert report.rate_mb_per_1000_steps == pytest.approx(1000, rel=0.15)
+    assert report.confidence > 0.99
+
+
+def sawtooth(period: int, seed: int) -> Samples:
+    generator = random.Random(seed)
+    return [(step, noisy(1000 + 300 * (step % period) / period, generator)) for step in range(2000)]
+
+
+def plateau(seed: int) -> Samples:
+    generator = random.Random(seed)
+    return [(step, noisy(1500, generator)) for step in range(2000)]
+
+
+def warm_up(seed: int) -> Samples:
+    generator = random.Random(seed)
+    return [(step, noisy(500 + min(step, 80) * 10, generator)) for step in range(2000)]
+
+
+def stairs(seed: int) -> Samples:
+    """New bucket shapes allocate lasting buffers, now and then."""
+    generator = random.Random(seed)
+    return [(step, noisy(1000 + 80 * (step > 700) + 60 * (step > 1200), generator)) for step in range(2000)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("clean", [lambda s: sawtooth(50, s), lambda s: sawtooth(75, s), plateau, warm_up, stairs])
+def test_memory_that_comes_back_is_no_leak_at_any_length(clean: object, seed: int) -> None:
+    samples: Samples = clean(seed)  # type: ignore[operator]
+
+    for length in range(100, 2001, 100):
+        report = detect_memory_leak(samples[:length])
+        assert not report.leaking, (length, report)
+
+
+def test_too_few_samples_are_no_verdict() -> None:
+    report = detect_memory_leak([(step, 1000.0 + step * 10) for step in range(20)])
+
+    assert (report.leaking, report.confidence) == (False, 0.0)

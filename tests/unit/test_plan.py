@@ -1,0 +1,191 @@
+"""Plans for every mode, and an error with a way out for everything that cannot be planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import ConfigError, DeviceError
+from myxtts.runtime.inventory import Gpu, Inventory, chosen_by_cuda_variable, find_inventory, simulated_inventory
+from myxtts.runtime.plan import DeviceRequest, plan_devices, propose_memory_limits
+from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
+from myxtts.runtime.precision import choose_precision
+
+
+def gpus(count: int, memory_mb: int = 24576, capability: tuple[int, int] = (8, 6)) -> Inventory:
+    return Inventory(
+        tuple(Gpu(index=i, name=f"GPU {i}", memory_mb=memory_mb, compute_capability=capability) for i in range(count))
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "data_name", "model_name", "hidden"),
+    [(0, 1, "/GPU:0", "/GPU:1", (2, 3)), (2, 3, "/GPU:0", "/GPU:1", (0, 1)), (1, 3, "/GPU:0", "/GPU:1", (0, 2))],
+)
+def test_any_pair_of_gpus_gets_its_roles(
+    data: int, model: int, data_name: str, model_name: str, hidden: tuple[int, ...]
+) -> None:
+    plan = plan_devices(DeviceRequest(data_gpu=data, model_gpu=model), gpus(4))
+
+    assert plan.data is not None
+    assert (plan.mode, plan.data.name, plan.model.name, plan.hidden) == ("dual", data_name, model_name, hidden)
+
+
+def test_swapped_gpus_keep_their_roles() -> None:
+    plan = plan_devices(DeviceRequest(data_gpu=3, model_gpu=1), gpus(4))
+
+    assert plan.data is not None
+    assert (plan.data.name, plan.model.name) == ("/GPU:1", "/GPU:0")
+
+
+def test_simulated_gpus_leave_the_host_cpu_to_the_host() -> None:
+    plan = plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), simulated_inventory(2))
+
+    assert [role.name for role in plan.roles] == ["/CPU:1", "/CPU:2"]
+    assert plan.model.label == "/GPU:1 (simulated by /CPU:2)"
+
+
+def test_hybrid_mirrors_the_model_beside_one_data_gpu() -> None:
+    plan = plan_devices(DeviceRequest(data_gpu=1, model_gpu="0,2,3"), gpus(4))
+
+    assert plan.mode == "hybrid"
+    assert [role.name for role in plan.models] == ["/GPU:0", "/GPU:2", "/GPU:3"]
+    assert plan.producer_device == "/GPU:1"
+
+
+def test_one_device_modes() -> None:
+    assert plan_devices(DeviceRequest(), gpus(0)).mode == "cpu"
+    assert plan_devices(DeviceRequest(), gpus(3)).mode == "single"
+    assert plan_devices(DeviceRequest(multi_gpu=True), gpus(3)).mode == "mirrored"
+    assert plan_devices(DeviceRequest(multi_gpu=True), gpus(1)).mode == "single"
+    assert len(plan_devices(DeviceRequest(), gpus(3)).visible) == 3
+
+
+def test_visible_gpus_limit_what_is_seen() -> None:
+    plan = plan_devices(DeviceRequest(multi_gpu=True, visible_gpus="2,0"), gpus(4))
+
+    assert (plan.visible, plan.hidden) == ((0, 2), (1, 3))
+    assert [role.physical for role in plan.models] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("request_", "count", "problem", "hint"),
+    [
+        ({"data_gpu": 0, "model_gpu": 1}, 0, "needs at least 2 GPUs, found 0 GPUs", "--simulate-gpus 2"),
+        ({"data_gpu": 0, "model_gpu": 1}, 1, "needs at least 2 GPUs, found 1 GPU", "train_main.py --train-data"),
+        ({"data_gpu": 5, "model_gpu": 1}, 2, "--data-gpu is 5, must be 0-1", "valid numbers: 0-1"),
+        ({"data_gpu": 0, "model_gpu": 2}, 2, "--model-gpu is 2, must be 0-1", "valid numbers: 0-1"),
+        ({"data_gpu": 1, "model_gpu": 1}, 2, "both 1", "train_main.py"),
+        ({"data_gpu": 1, "model_gpu": (0, 1)}, 3, "both 1", "two GPUs"),
+        ({"data_gpu": 1}, 2, "without model_gpu", "both --data-gpu and --model-gpu"),
+        ({"model_gpu": 1}, 2, "without data_gpu", "both --data-gpu and --model-gpu"),
+        ({"data_gpu": 0, "model_gpu": 1, "visible_gpus": "1,2"}, 3, "hides that GPU", "add 0 to --visible-gpus"),
+        ({"visible_gpus": "0,7"}, 2, "names GPU 7", "valid numbers: 0-1"),
+        ({"multi_gpu": True}, 0, "no GPU was found", "--simulate-gpus"),
+    ],
+)
+def test_what_cannot_be_planned_says_why_and_what_to_do(
+    request_: dict[str, Any], count: int, problem: str, hint: str
+) -> None:
+    with pytest.raises(DeviceError) as error:
+        plan_devices(DeviceRequest(**request_), gpus(count))
+
+    assert problem in error.value.problem
+    assert hint in error.value.hint
+
+
+def test_a_limit_above_the_gpus_memory_is_refused_with_one_that_fits() -> None:
+    request = DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=8192, model_memory_mb=16384)
+
+    with pytest.raises(DeviceError) as error:
+        plan_devices(request, gpus(2, memory_mb=12288))
+
+    assert "--model-gpu-memory is 16384 MB, GPU 1 has 12288 MB" in error.value.problem
+    assert "--model-gpu-memory 11688" in error.value.hint
+
+
+def test_a_limit_below_256_mb_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--data-gpu-memory is 100, must be at least 256"):
+        XTTSConfig(enable_memory_isolation=True, data_gpu=0, model_gpu=1, data_gpu_memory=100)
+    with pytest.raises(DeviceError, match="--model-gpu-memory is 255"):
+        plan_devices(DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=256, model_memory_mb=255), gpus(2))
+
+
+def test_limits_and_growth_exclude_each_other() -> None:
+    limited = plan_devices(DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=512, model_memory_mb=512), gpus(2))
+    growing = plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), gpus(2))
+
+    assert (limited.memory_growth, growing.memory_growth) == (False, True)
+
+
+def test_proposed_limits_are_shares_of_each_gpus_own_memory() -> None:
+    assert propose_memory_limits(gpus(2), 0, 1) == (8110, 16465)
+    assert propose_memory_limits(gpus(2, memory_mb=8192), 0, 1, model_fraction=1.0)[1] == 8192 - 600
+    with pytest.raises(DeviceError, match="memory of simulated GPU 0"):
+        propose_memory_limits(simulated_inventory(2), 0, 1)
+    with pytest.raises(DeviceError, match="data_fraction is 0"):
+        propose_memory_limits(gpus(2), 0, 1, data_fraction=0)
+
+
+def test_the_log_has_the_documented_steps_in_their_order() -> None:
+    plan = plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), gpus(2))
+
+    lines = [line.strip() for line in (*configuration_lines(plan), *pipeline_lines(plan, 25), *placement_lines(plan))]
+
+    expected = [
+        "Configuring Multi-GPU Mode...",
+        "Data Processing GPU: 0",
+        "Model Training GPU: 1",
+        "Set visible devices: GPU 0 and GPU 1",
+        "Configured memory growth for data GPU",
+        "Configured memory growth for model GPU",
+        "Multi-GPU configuration completed successfully",
+        "Intelligent GPU Pipeline: Multi-GPU Mode",
+        "- Prefetching to /GPU:0 with buffer_size=25",
+        "Multi-GPU Mode: Model will be placed on /GPU:1",
+        "(Original GPU 1 is now mapped to GPU:1)",
+        "Creating model on device: /GPU:1",
+    ]
+    positions = [lines.index(line) for line in expected]
+    assert positions == sorted(positions)
+
+
+def test_a_simulation_says_that_it_is_one() -> None:
+    plan = plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), simulated_inventory(2))
+
+    assert configuration_lines(plan)[0].startswith("SIMULATED: 2 CPU devices stand for GPUs")
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"), [((8, 0), "mixed_bfloat16"), ((9, 0), "mixed_bfloat16"), ((7, 5), "mixed_float16")]
+)
+def test_mixed_precision_takes_the_kind_that_the_gpu_has(capability: tuple[int, int], precision: str) -> None:
+    inventory = gpus(2, capability=capability)
+
+    assert choose_precision(True, plan_devices(DeviceRequest(), inventory), inventory) == precision
+
+
+def test_mixed_precision_is_refused_where_it_cannot_work() -> None:
+    for inventory in (gpus(0), simulated_inventory(2), gpus(1, capability=(6, 1))):
+        with pytest.raises(DeviceError, match="mixed precision"):
+            choose_precision(True, plan_devices(DeviceRequest(), inventory), inventory)
+
+
+def test_the_simulation_variable_works_like_the_flag() -> None:
+    assert len(find_inventory(0, {"MYXTTS_SIMULATE_GPUS": "3"})) == 3
+    assert len(find_inventory(2, {"MYXTTS_SIMULATE_GPUS": "3"})) == 2
+    with pytest.raises(DeviceError, match="MYXTTS_SIMULATE_GPUS is 'two'"):
+        find_inventory(0, {"MYXTTS_SIMULATE_GPUS": "two"})
+
+
+def test_cuda_visible_devices_is_read_as_cuda_reads_it() -> None:
+    uuids = ["GPU-aaa", "GPU-abb", "GPU-ccc"]
+
+    assert chosen_by_cuda_variable(None, uuids) == [0, 1, 2]
+    assert chosen_by_cuda_variable("2,0", uuids) == [2, 0]
+    assert chosen_by_cuda_variable("GPU-c,1", uuids) == [2, 1]
+    assert chosen_by_cuda_variable("0,9,1", uuids) == [0]
+    assert chosen_by_cuda_variable("-1", uuids) == []
+    assert chosen_by_cuda_variable("GPU-a", uuids) == []
