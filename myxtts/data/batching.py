@@ -205,7 +205,10 @@ def batches(
     reader, readers = shard
     if not 0 <= reader < readers:
         raise DataError(f"reader {reader} of {readers} was asked for", hint=f"readers are 0 to {readers - 1}")
-    limits = BatchLimits(int((config.batch_seconds or DEFAULT_BATCH_SECONDS) * SAMPLE_RATE), config.batch_size)
+    if config.batch_size is not None:
+        limits = BatchLimits(rows=config.batch_size)
+    else:
+        limits = BatchLimits(samples=int(config.batch_seconds * SAMPLE_RATE))
     chosen = None if clips is None else np.asarray(clips, np.int64)
     source = PlannedBatches(prepared, chosen, limits, seed, shard)
     workers = config.num_workers if num_workers is None else num_workers

@@ -6,7 +6,7 @@ and every process that makes it gets the same one. All epochs of a corpus have t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -29,13 +29,14 @@ _TEXT_WINDOW_BATCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes into a batch: `rows` clips, or as many as `samples` hold with their padding."""
+    """Most that goes into a batch: samples with their padding, clips, or both; a batch has one clip at least."""
 
-    samples: int
+    samples: int | None = None
     rows: int | None = None
 
     def rows_at(self, padded_samples: int) -> int:
-        return self.rows if self.rows is not None else max(1, self.samples // padded_samples)
+        fitting = [] if self.samples is None else [self.samples // padded_samples]
+        return max(1, min([*fitting, *([] if self.rows is None else [self.rows])]))
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class BatchPlanner:
             if 1 - self._wave.sum() / least <= _PADDING_WANTED:
                 break
         while len(self._rows) < readers:
-            limits = BatchLimits(limits.samples, max(1, int(self._rows.max()) // 2))
+            limits = replace(limits, rows=max(1, int(self._rows.max()) // 2))
             self._rows, self._padded = _cut(bucket_of(self._wave, self._bounds), self._bounds, limits)
 
     @property

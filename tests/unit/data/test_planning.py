@@ -52,10 +52,12 @@ def test_every_clip_is_in_exactly_one_batch_that_holds_it(
     text = wave // 1500 + 1
     if len(wave) < readers:
         with pytest.raises(DataError, match="cannot feed"):
-            BatchPlanner(wave, text, BatchLimits(RATE * 20, rows), readers=readers)
+            BatchPlanner(wave, text, BatchLimits(rows=rows) if rows else BatchLimits(RATE * 20), readers=readers)
         return
 
-    plan = BatchPlanner(wave, text, BatchLimits(RATE * 20, rows), readers=readers).plan(epoch)
+    plan = BatchPlanner(wave, text, BatchLimits(rows=rows) if rows else BatchLimits(RATE * 20), readers=readers).plan(
+        epoch
+    )
 
     assert sorted(plan.clips.tolist()) == list(range(len(wave)))
     assert len(plan) >= readers
@@ -70,7 +72,7 @@ def test_every_clip_is_in_exactly_one_batch_that_holds_it(
             assert len(clips) == 1 or len(clips) * wave_samples <= RATE * 20
 
 
-@pytest.mark.parametrize("limits", [BUDGET, BatchLimits(0, 16), BatchLimits(0, 32), BatchLimits(30 * RATE)])
+@pytest.mark.parametrize("limits", [BUDGET, BatchLimits(rows=16), BatchLimits(rows=32), BatchLimits(30 * RATE)])
 @pytest.mark.parametrize("lengths", [lengths_like_ljspeech(), lengths_like_kathleen()], ids=["ljspeech", "kathleen"])
 def test_at_most_a_tenth_of_an_epoch_is_padding(lengths: tuple[np.ndarray, np.ndarray], limits: BatchLimits) -> None:
     plan = planner(lengths, limits).plan(0)
