@@ -208,7 +208,7 @@ def batches(
     if config.batch_size is not None:
         limits = BatchLimits(rows=config.batch_size)
     else:
-        limits = BatchLimits(samples=int(config.batch_seconds * SAMPLE_RATE))
+        limits = BatchLimits(samples=int((config.batch_seconds or DEFAULT_BATCH_SECONDS) * SAMPLE_RATE))
     chosen = None if clips is None else np.asarray(clips, np.int64)
     source = PlannedBatches(prepared, chosen, limits, seed, shard)
     workers = config.num_workers if num_workers is None else num_workers
