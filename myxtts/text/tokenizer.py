@@ -391,7 +391,7 @@ def _parse_bpe(definition: str) -> Any:
     content.pop("myxtts_characters", None)
     try:
         return Bpe.from_str(json.dumps(content, ensure_ascii=False))
-    except Exception as error:  # noqa: BLE001 - the library raises bare Exception
+    except Exception as error:
         raise ConfigError(f"byte-pair vocabulary is damaged: {error}", hint="copy or make the file again") from error
 
 

@@ -60,16 +60,16 @@ def librosa_log_mel(wave: np.ndarray, settings: MelSettings) -> np.ndarray:
     return np.log(np.maximum(power, settings.floor)).T
 
 
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_clip_of_a_batch_agrees_with_librosa_whatever_lies_beside_it(name: str, xla: bool) -> None:
+def test_every_clip_of_a_batch_agrees_with_librosa_whatever_lies_beside_it(name: str, whole: bool) -> None:
     settings = SETTINGS[name]
     clips = [speechlike(length, seed) for seed, length in enumerate(LENGTHS)]
     padded = np.full((len(clips), 32000), 0.9, np.float32)
     for row, clip in zip(padded, clips, strict=True):
         row[: len(clip)] = clip
 
-    mel_BTM, lengths_B = MelSpectrogram(settings, xla=xla)(padded, LENGTHS)
+    mel_BTM, lengths_B = MelSpectrogram(settings, whole=whole)(padded, LENGTHS)
 
     assert mel_BTM.shape == (len(clips), 32000 // settings.hop_samples + 1, settings.n_mels)
     for mel_TM, length, clip in zip(mel_BTM.numpy(), lengths_B.numpy(), clips, strict=True):
@@ -144,12 +144,37 @@ def test_impossible_settings_are_refused() -> None:
 
 
 def test_the_mel_can_be_compiled_by_xla() -> None:
-    mel = MelSpectrogram(xla=True)
+    mel = MelSpectrogram(whole=True)
     wave = speechlike(8192, 2)[None]
 
     compiled = tf.function(mel.log_mel, jit_compile=True)(tf.constant(wave), tf.constant([8192]))
 
     np.testing.assert_allclose(compiled[0], mel(wave, [8192])[0], atol=1e-4)
+
+
+def test_a_whole_mel_has_gradients() -> None:
+    wave = tf.constant(speechlike(4096, 2)[None])
+
+    with tf.GradientTape() as tape:
+        tape.watch(wave)
+        mel_BTM, _ = MelSpectrogram(whole=True).log_mel(wave, tf.constant([4096]))
+        loss = tf.reduce_mean(mel_BTM)
+
+    assert float(tf.norm(tape.gradient(loss, wave))) > 0
+
+
+def test_a_batch_of_many_pieces_equals_its_clips_alone() -> None:
+    lengths = [100_000, 40_000, 90_001, 256]
+    padded = np.zeros((4, 100_000), np.float32)
+    for row, length in enumerate(lengths):
+        padded[row, :length] = speechlike(length, row)
+    mel = MelSpectrogram()
+
+    together, frames = mel(padded, lengths)
+
+    for row, length in enumerate(lengths):
+        alone, _ = mel(padded[row : row + 1, :length], [length])
+        np.testing.assert_allclose(together[row, : frames[row]], alone[0], atol=1e-5)
 
 
 def test_griffin_lim_gives_back_the_mel_it_was_given() -> None:

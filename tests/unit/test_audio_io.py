@@ -81,7 +81,7 @@ def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, what: str) -> No
 
 
 def test_unwritable_targets_are_refused_and_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'.mp4'"):
+    with pytest.raises(DataError, match=r"'\.mp4'"):
         write_audio(tmp_path / "clip.mp4", tone(0.1, 22050), 22050)
     with pytest.raises(DataError, match="cannot be written"):
         write_audio(tmp_path / "none" / "clip.wav", tone(0.1, 22050), 22050)

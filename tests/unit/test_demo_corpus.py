@@ -70,14 +70,14 @@ def test_another_number_of_workers_gives_the_same_bytes(corpus: Path, tmp_path: 
 
 
 def test_an_interrupted_corpus_is_finished_to_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def stop_early(done: int, _total: int) -> None:
         if done >= 5:
-            raise Stop
+            raise StopError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         write_demo_corpus(tmp_path / "again", SMALL, workers=1, progress=stop_early)
     assert not (tmp_path / "again" / "metadata.csv").exists()
     assert len(list((tmp_path / "again" / "wavs").iterdir())) == 5
@@ -133,7 +133,7 @@ def test_no_drawn_text_breaks_the_metadata_file() -> None:
     for language in ("en", "fa"):
         for _ in range(300):
             _kind, text = draw_text(rng, language)
-            assert not set(text) & set("|\n\r\"{}")
+            assert not set(text) & set('|\n\r"{}')
             assert normalise(text, language)
 
 
@@ -168,7 +168,9 @@ def test_a_voice_that_does_not_exist_is_refused() -> None:
         speak("hello", EspeakVoice(name="x", variant="nobody"), "xx")
 
 
-@pytest.mark.parametrize("wrong", [{"minutes": 0}, {"voices": 0}, {"voices": 7}, {"languages": ("de",)}, {"languages": ()}])
+@pytest.mark.parametrize(
+    "wrong", [{"minutes": 0}, {"voices": 0}, {"voices": 7}, {"languages": ("de",)}, {"languages": ()}]
+)
 def test_impossible_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         DemoSettings(**wrong)  # type: ignore[arg-type]

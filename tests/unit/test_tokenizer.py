@@ -126,7 +126,12 @@ def test_an_unknown_front_end_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [[], {}, {"format": "myxtts-tokenizer", "version": 2}, {"format": "myxtts-tokenizer", "version": 1, "frontend": "x"}],
+    [
+        [],
+        {},
+        {"format": "myxtts-tokenizer", "version": 2},
+        {"format": "myxtts-tokenizer", "version": 1, "frontend": "x"},
+    ],
 )
 def test_what_is_no_vocabulary_is_refused(content: object) -> None:
     with pytest.raises(ConfigError):
