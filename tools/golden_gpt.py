@@ -48,10 +48,10 @@ def build() -> tuple[GPT, dict[str, tuple[int, ...]]]:
 
 def teacher_forced(model: GPT) -> dict[str, np.ndarray]:
     """Conditioning latents, logits, losses and decoder latents of a padded batch."""
-    text, codes = torch.from_numpy(case.text_BU()).long(), torch.from_numpy(case.codes_BT()).long()
+    text, codes = torch.from_numpy(case.text_rows()).long(), torch.from_numpy(case.code_rows()).long()
     text_lengths = torch.from_numpy(case.TEXT_LENGTHS).long()
     wave_lengths = torch.from_numpy(case.CODE_LENGTHS).long() * CODE_STRIDE
-    mel_BMT = torch.from_numpy(case.mel_BTM()).transpose(1, 2)
+    mel_BMT = torch.from_numpy(case.mel_rows()).transpose(1, 2)
     seen: list[torch.Tensor] = []
     hook = model.text_head.register_forward_hook(lambda module, inputs, output: seen.append(output))
     text_loss, audio_loss, audio_logits = model(
@@ -79,8 +79,8 @@ def greedy(model: GPT, penalty: float) -> np.ndarray:
 
     Coqui's prompt is filled with code 1, which its penalty then counts as spoken; and it can speak the start token.
     """
-    text = torch.from_numpy(case.text_BU()[:1]).long()
-    mel_BMT = torch.from_numpy(case.mel_BTM()[:1]).transpose(1, 2)
+    text = torch.from_numpy(case.text_rows()[:1]).long()
+    mel_BMT = torch.from_numpy(case.mel_rows()[:1]).transpose(1, 2)
     prompt = 32 + text.shape[1] + 3
     processors = [SuppressTokensLogitsProcessor([case.AUDIO_CODES])]
     if penalty > 1:

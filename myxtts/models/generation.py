@@ -152,6 +152,13 @@ class Generator:
             sampling=(sampling or Sampling()).tensors(limit + 2),
         )
         latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
+        expected = self.gpt.config.conditioning_latents, self.gpt.config.gpt_width
+        if tuple(latents_BLD.shape[1:]) != expected:
+            raise ConfigError(
+                f"voice latents have the shape {tuple(latents_BLD.shape)}, this GPT takes [batch, {expected[0]}, "
+                f"{expected[1]}]",
+                hint="make them with the conditioning encoder of the same model",
+            )
         if latents_BLD.shape[0] == 1 and batch > 1:
             latents_BLD = tf.repeat(latents_BLD, batch, 0)
         return (latents_BLD, text_BU), request
@@ -231,12 +238,13 @@ class Generator:
             )
             return self._feed(self._mark(state, code_B, request), code_B, state.step + offset, request), record
 
-        return tf.while_loop(
+        state, record = tf.while_loop(
             lambda state, record: (state.step < until) & ~tf.reduce_all(state.finished_B),
             step,
             (state, record),
             shape_invariants=(_loop_shapes(state), Record(*(tf.TensorShape(None),) * 3)),
         )
+        return state, record
 
     def _choose(self, state: State, request: Request) -> tf.Tensor:
         gpt = self.gpt
@@ -339,7 +347,7 @@ def _grown(state: State, by: tf.Tensor) -> State:
 
 def _loop_shapes(state: State) -> State:
     """Shapes of the state in a loop, free in the batch and in the cache's length."""
-    shapes = tf.nest.map_structure(
+    shapes: State = tf.nest.map_structure(
         lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), state._replace(step=state.lengths_B)
     )
     cache = tuple(tf.TensorShape([None, key.shape[1], None, key.shape[3]]) for key in state.keys)

@@ -128,18 +128,19 @@ class GPT(Part):
         bias_B1SS = self.attention_bias(starts[0], text_mask_BU, tf.shape(audio_in)[1], x_BSD.dtype)
         text_from, audio_from = starts[0], starts[0] + starts[1]
         seen: dict[tuple[int, int], tf.Tensor] = {}
+        pairs = [(int(layer), int(head)) for layer, head in alignment_heads]
         for layer, block in enumerate(self.blocks):
             x_BSD, probabilities, _, _ = block(x_BSD, bias_B1SS, seed, site=1 + 3 * layer)
-            for pair in alignment_heads:
-                if pair[0] == layer:
-                    seen[tuple(pair)] = probabilities[:, pair[1], audio_from:, text_from:audio_from]
+            for at, head in pairs:
+                if at == layer:
+                    seen[at, head] = probabilities[:, head, audio_from:, text_from:audio_from]
         x_BSD = self.last_norm(x_BSD[:, text_from:])
         text_BUD, audio_BTD = self.head_norm(x_BSD[:, : starts[1]]), self.head_norm(x_BSD[:, starts[1] :])
         return GPTOutput(
             text_logits_BUV=self.text_head(text_BUD),
             audio_logits_BTV=self.audio_head(audio_BTD),
             latents_BTD=audio_BTD,
-            attention_BTU=tuple(seen[tuple(pair)] for pair in alignment_heads),
+            attention_BTU=tuple(seen[pair] for pair in pairs),
         )
 
     def text_inputs(self, text_BU: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """The small layers that the model's parts are made of, and the operations that they share.
 
-Weights lie [in, out], and their names are the paths of the parts: "gpt/block_1/qkv/kernel". Sizes in names: B batch, T time, D width, H heads.
+Weights lie [in, out], and their names are the paths of the parts: "gpt/block_1/qkv/kernel". Sizes in names: B batch,
+T time, D width, H heads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tensorflow as tf
 from myxtts.errors import DeviceError
 
 MASKED = -1e9
-"""Added to a score that must not count; exp of it is 0 in every precision that we use after the row's maximum is taken."""
+"""Added to a score that must not count: its exponential is 0 beside any other."""
 
 
 class Part(keras.layers.Layer):  # type: ignore[misc]
@@ -118,7 +119,7 @@ class LayerNorm(Part):
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float = 1e-5) -> tf.Tensor:
     """Normalise the last axis. The gradient is written out: a third of the passes over memory that autodiff makes."""
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def normalise(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         centred = x - tf.reduce_mean(x, -1, keepdims=True)
         inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
@@ -186,7 +187,7 @@ _GELU_SLOPE = 2.0 * math.sqrt(2.0 / math.pi)
 _GELU_CUBE = 0.044715
 
 
-@tf.custom_gradient
+@tf.custom_gradient  # type: ignore[untyped-decorator]
 def gelu_tanh(x: tf.Tensor) -> Any:
     """GPT-2's GELU, written with a sigmoid: 0.5 (1 + tanh u) = sigmoid 2u, which saves passes over memory."""
     gate = tf.sigmoid(x * (_GELU_SLOPE + (_GELU_SLOPE * _GELU_CUBE) * tf.square(x)))

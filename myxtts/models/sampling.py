@@ -29,7 +29,7 @@ class Sampling:
     """Only the likeliest codes that together have this probability can be drawn."""
 
     repetition_penalty: float = 2.0
-    """Logits of codes that were spoken already are divided by it where positive, multiplied where negative; 1 is off."""
+    """Divides positive and multiplies negative logits of codes that were spoken already; 1 is off."""
 
     def __post_init__(self) -> None:
         in_range("--temperature", self.temperature, 0.0, 10.0, hint="0 is greedy, 0.5 the default")

@@ -50,7 +50,7 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
     ) -> GPTOutput:
         """The teacher-forced pass that the `gpt` stage learns from."""
         latents_BLD = self.conditioning(conditioning_mel_BTM, conditioning_mel_lengths_B)
-        return self.gpt(
+        output: GPTOutput = self.gpt(
             latents_BLD,
             text_BU,
             text_lengths_B,
@@ -59,6 +59,7 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
             seed=seed,
             alignment_heads=alignment_heads,
         )
+        return output
 
     def generator(self, alignment_heads: AlignmentHeads = ()) -> Generator:
         """The compiled generation loop, made once for each choice of heads."""

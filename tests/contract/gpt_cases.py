@@ -77,9 +77,11 @@ CASES = [
         name="gpt",
         build=built_gpt,
         inputs=gpt_inputs,
-        run=lambda gpt, inputs: gpt(
-            inputs["latents"], inputs["text"], inputs["text_lengths"], inputs["codes"], inputs["lengths"]
-        ).audio_logits_BTV,
+        run=lambda gpt, inputs: (
+            gpt(
+                inputs["latents"], inputs["text"], inputs["text_lengths"], inputs["codes"], inputs["lengths"]
+            ).audio_logits_BTV
+        ),
         loss=_gpt_loss,
         out_length=lambda length: length + 1,
     ),

@@ -149,7 +149,9 @@ def test_drawing_follows_the_distribution_within_top_k_and_top_p() -> None:
 
 
 def test_repetition_penalty_makes_spoken_codes_less_likely_whatever_their_sign() -> None:
-    logits = penalise(tf.constant([[2.0, -2.0, 2.0, -2.0]]), tf.constant([[True, True, False, False]]), tf.constant(4.0))
+    logits = penalise(
+        tf.constant([[2.0, -2.0, 2.0, -2.0]]), tf.constant([[True, True, False, False]]), tf.constant(4.0)
+    )
 
     np.testing.assert_allclose(logits, [[0.5, -8.0, 2.0, -2.0]])
 

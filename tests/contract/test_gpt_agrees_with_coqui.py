@@ -44,9 +44,9 @@ class Loaded:
         for variable in [*self.gpt.weights, *self.conditioning.weights]:
             variable.assign(weights.pop(variable.path))
         assert not weights
-        self.latents_BLD = self.conditioning(tf.constant(case.mel_BTM()))
+        self.latents_BLD = self.conditioning(tf.constant(case.mel_rows()))
         self.batch = [
-            tf.constant(value) for value in (case.text_BU(), case.TEXT_LENGTHS, case.codes_BT(), case.CODE_LENGTHS)
+            tf.constant(value) for value in (case.text_rows(), case.TEXT_LENGTHS, case.code_rows(), case.CODE_LENGTHS)
         ]
 
     def forward(self) -> GPTOutput:
@@ -71,7 +71,9 @@ def test_text_and_audio_logits_of_a_padded_batch_agree(loaded: Loaded) -> None:
     for row in range(2):
         text, codes = case.TEXT_LENGTHS[row] + 1, case.CODE_LENGTHS[row] + 4
         assert difference(output.text_logits_BUV[row, :text], loaded.expected["text_logits"][row, :text]) < TOLERANCE
-        assert difference(output.audio_logits_BTV[row, :codes], loaded.expected["audio_logits"][row, :codes]) < TOLERANCE
+        assert (
+            difference(output.audio_logits_BTV[row, :codes], loaded.expected["audio_logits"][row, :codes]) < TOLERANCE
+        )
 
 
 def test_losses_agree(loaded: Loaded) -> None:
@@ -86,7 +88,7 @@ def test_losses_agree(loaded: Loaded) -> None:
 def test_greedy_codes_agree_over_200_steps(loaded: Loaded, name: str, penalty: float) -> None:
     spoken = Generator(loaded.gpt).generate(
         loaded.latents_BLD[:1],
-        case.text_BU()[:1],
+        case.text_rows()[:1],
         case.TEXT_LENGTHS[:1],
         sampling=Sampling(temperature=0.0, repetition_penalty=penalty),
         min_codes=case.STEPS,
@@ -98,7 +100,7 @@ def test_greedy_codes_agree_over_200_steps(loaded: Loaded, name: str, penalty: f
 
 def test_generated_latents_are_those_of_coquis_second_pass(loaded: Loaded) -> None:
     """Coqui runs the whole text again to get what HiFi-GAN needs; ours come with the codes."""
-    codes = case.codes_BT()[:1]
+    codes = case.code_rows()[:1]
     # Coqui attends to the text's stop token here, as it does whenever it speaks.
     loaded_config = loaded.gpt.config
     object.__setattr__(loaded_config, "attend_text_stop", True)

@@ -76,7 +76,11 @@ def test_missing_unknown_and_misshapen_weights_are_named_and_nothing_changes(sav
     with pytest.raises(CheckpointError) as caught:
         assign(arrays, gpt.weights)
 
-    for words in ("gpt/head_norm/gamma is missing", "gpt/head_norm/gone is not in the model", "[3], the model has [30]"):
+    for words in (
+        "gpt/head_norm/gamma is missing",
+        "gpt/head_norm/gone is not in the model",
+        "[3], the model has [30]",
+    ):
         assert words in caught.value.problem
     for name, weight in named(gpt.weights).items():
         np.testing.assert_array_equal(weight.value, before[name])

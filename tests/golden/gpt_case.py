@@ -22,15 +22,15 @@ def _integers(name: str, low: int, high: int, shape: tuple[int, ...]) -> np.ndar
     return np.random.RandomState(zlib.crc32(name.encode())).randint(low, high, shape).astype(np.int32)
 
 
-def text_BU() -> np.ndarray:
+def text_rows() -> np.ndarray:
     """Rows padded with the stop token, as Coqui's batches are."""
     text = _integers("gpt.text", 6, TEXT_VOCAB, (2, int(TEXT_LENGTHS.max())))
     return np.where(np.arange(text.shape[1])[None] < TEXT_LENGTHS[:, None], text, TEXT_STOP).astype(np.int32)
 
 
-def codes_BT() -> np.ndarray:
+def code_rows() -> np.ndarray:
     return _integers("gpt.codes", 0, AUDIO_CODES, (2, int(CODE_LENGTHS.max())))
 
 
-def mel_BTM() -> np.ndarray:
+def mel_rows() -> np.ndarray:
     return noise("gpt.mel", (2, 37, 80))

@@ -13,7 +13,7 @@ IGNORED = (r"^gpt_inference\.", r"^gpt\.wte\.", r"\.attn\.(masked_)?bias$")
 
 
 def gpt_weights(state: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
-    """Weights of `GPT` and `Conditioning` by path, from a state dict whose names begin as in Coqui's GPT (no prefix)."""
+    """Weights of `GPT` and `Conditioning` by path, from a state dict of Coqui's GPT alone (no prefix)."""
     return translate([*_gpt_rules(config), *_conditioning_rules(config)], state, ignored=IGNORED)
 
 
