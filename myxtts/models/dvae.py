@@ -199,7 +199,7 @@ class DVAE(keras.layers.Layer):
         return self.codebook.usage()
 
     def _scaled(self, mel_BTM: tf.Tensor) -> tf.Tensor:
-        return (mel_BTM - self.mel_shift_M) / self.mel_scale_M
+        return (tf.cast(mel_BTM, tf.float32) - self.mel_shift_M) / self.mel_scale_M
 
 
 def code_lengths(mel_lengths_B: tf.Tensor) -> tf.Tensor:
