@@ -32,6 +32,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
     return random.normal(size=(1, LATENTS, 16)).astype(np.float32), random.normal(size=(1, 8)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_the_mel_loss_falls_by_half_against_the_discriminators() -> None:
     keras.utils.set_random_seed(0)
     decoder, judges = HiFiGAN(CONFIG), Discriminators(shrink=64)
