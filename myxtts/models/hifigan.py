@@ -45,7 +45,7 @@ def samples_of(latents: Any) -> Any:
     return frames_of(latents) * HOP_SAMPLES
 
 
-class Conv(keras.layers.Layer):
+class Conv(keras.layers.Layer):  # type: ignore[misc]
     """One convolution over time of [B, 1, T, C], as long as its input."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Conv(keras.layers.Layer):
         return made_B1TC if self.bias is None else tf.nn.bias_add(made_B1TC, tf.convert_to_tensor(self.bias))
 
 
-class Upsample(keras.layers.Layer):
+class Upsample(keras.layers.Layer):  # type: ignore[misc]
     """Transposed convolution with kernel 2 x rate and padding rate / 2, as a convolution with two taps.
 
     Output sample t = rate * q + phase - rate / 2 is x[q] * w[phase] + x[q - 1] * w[phase + rate].
@@ -98,7 +98,7 @@ class Upsample(keras.layers.Layer):
         return tf.nn.bias_add(made, tf.convert_to_tensor(self.bias))
 
 
-class ResidualBlock(keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
     """For each dilation: leaky ReLU, dilated convolution, leaky ReLU, convolution, added to the input."""
 
     def __init__(self, channels: int, kernel: int, **keras_options: Any) -> None:
@@ -122,7 +122,7 @@ class ResidualBlock(keras.layers.Layer):
         return x_B1TC
 
 
-class Stage(keras.layers.Layer):
+class Stage(keras.layers.Layer):  # type: ignore[misc]
     """Upsampling, the speaker's bias, and the mean of three residual blocks with different reach."""
 
     def __init__(self, channels: int, rate: int, speaker_width: int, **keras_options: Any) -> None:
@@ -149,7 +149,7 @@ class Stage(keras.layers.Layer):
         return tf.add_n(made) / len(made)
 
 
-class HiFiGAN(keras.layers.Layer):
+class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
     """Latents [B, N, D] and speaker vectors [B, V] to waves [B, S]. Build it with `build()` under the device scope."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:

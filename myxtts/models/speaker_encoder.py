@@ -26,7 +26,7 @@ ATTENTION_WIDTH = 128
 _EPSILON = 1e-5
 
 
-class SqueezeExcite(keras.layers.Layer):
+class SqueezeExcite(keras.layers.Layer):  # type: ignore[misc]
     """Each channel times a gate that the means of all channels decide."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:
@@ -46,7 +46,7 @@ class SqueezeExcite(keras.layers.Layer):
         return x_BFTC * self.excite(self.squeeze(mean_BC))[:, None, None]
 
 
-class ResidualBlock(keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
     """Two convolutions with batch norm, squeeze-excitation, and the input (strided as the block is) added."""
 
     def __init__(self, width_in: int, width: int, stride: int, **keras_options: Any) -> None:
@@ -85,7 +85,7 @@ class ResidualBlock(keras.layers.Layer):
         return tf.nn.relu(made + x_BFTC), made_lengths_B
 
 
-class AttentivePooling(keras.layers.Layer):
+class AttentivePooling(keras.layers.Layer):  # type: ignore[misc]
     """Mean and deviation over time, weighted by an attention of each value."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:
@@ -110,7 +110,7 @@ class AttentivePooling(keras.layers.Layer):
         return tf.concat([mean_BC, tf.sqrt(tf.maximum(variance_BC, _EPSILON))], axis=-1)
 
 
-class SpeakerEncoder(keras.layers.Layer):
+class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
     """Waves [B, S] at 16 kHz to vectors [B, V] of length 1. Build it with `build()` under the device scope."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
