@@ -199,9 +199,14 @@ class _Child:
 
     def stacks(self) -> str:
         """Where the child's threads stand, written by the child itself (also when it holds its lock)."""
-        assert self.process.pid is not None
+        before = self._stack_file.stat().st_size
+        if not before or self.process.pid is None:
+            # Sent now, the signal would end it: it has not come to handle signals.
+            return "  (still importing its modules)"
         os.kill(self.process.pid, signal.SIGUSR1)
-        time.sleep(POLL_S)
+        deadline = time.monotonic() + STOP_S
+        while self._stack_file.stat().st_size == before and time.monotonic() < deadline:
+            time.sleep(POLL_S)
         return self._stack_file.read_text(encoding="utf-8").strip()
 
     def stop(self) -> None:

@@ -285,13 +285,13 @@ def test_a_hung_process_phase_is_blamed_and_not_the_phases_that_wait_for_it() ->
 
 def test_slow_phases_that_make_progress_are_not_called_hung() -> None:
     def slow(batch: Mapping[str, Any]) -> dict[str, Any]:
-        time.sleep(0.2)
+        time.sleep(1.0)
         return double(batch)
 
-    source = CountingSource(3, before=lambda number: time.sleep(0.2))
+    source = CountingSource(2, before=lambda number: time.sleep(1.0))
 
     # Each phase stays below the timeout, the wait for the first batch does not.
-    assert len(contents(pipelined(source, slow, hang_timeout_s=0.35))) == 3
+    assert len(contents(pipelined(source, slow, hang_timeout_s=1.6))) == 2
 
 
 def test_a_consumer_that_raises_leaves_no_thread_and_keeps_its_error() -> None:
