@@ -34,6 +34,8 @@ class WindowFigures:
 
     seconds: float
     steps: int
+    """Batches trained on; with gradient accumulation the optimiser makes fewer steps."""
+
     step_ms: float | None
     phases: dict[str, PhaseFigures]
     data_device: str

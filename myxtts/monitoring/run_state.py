@@ -71,6 +71,8 @@ class RunState:
         self.ended: Event | None = None
         self.looked_at: float | None = None
         """When a reader from another process last looked; None inside the run itself."""
+        self._window_step: int | None = None
+        self._window_speed: float | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_STEPS)
         for event in events:
             self.apply(event)
@@ -84,9 +86,12 @@ class RunState:
 
     @property
     def steps_per_s(self) -> float | None:
-        """From the last window, which leaves pauses out; before there is one, from the steps' own times."""
-        if self.window is not None and self.window.step_ms:
-            return 1000 / self.window.step_ms
+        """From the last window, which leaves pauses out; before there is one, from the steps' own times.
+
+        Steps of the optimiser: with gradient accumulation each takes several of the window's batches.
+        """
+        if self._window_speed is not None:
+            return self._window_speed
         if len(self._recent) < 2:
             return None
         (first_at, first), (last_at, last) = self._recent[0], self._recent[-1]
@@ -131,7 +136,8 @@ class RunState:
             self.smooth_loss = self.loss = None
         self.stage, self.step, self.total_steps = event["stage"], event["step"], event["total_steps"]
         self.step_fields = {}
-        self.window = None
+        self.window = self._window_speed = None
+        self._window_step = event["step"] - 1
         self._recent.clear()
 
     def _step(self, event: Event) -> None:
@@ -149,11 +155,14 @@ class RunState:
 
     def _window(self, event: Event) -> None:
         self.window = WindowFigures.from_event(event)
+        if self._window_step is not None and self.window.seconds > 0:
+            self._window_speed = (event["step"] - self._window_step) / self.window.seconds
+        self._window_step = event["step"]
         self.windows.append((event["time"], event["stage"], self.window))
         _thin(self.windows)
 
     def _memory(self, event: Event) -> None:
-        self.memory = event["devices"]
+        self.memory = {entry.get("device") or name: entry for name, entry in event["devices"].items()}
         self.memories.append((event["time"], self.memory))
         _thin(self.memories)
 

@@ -439,3 +439,19 @@ def test_the_pipeline_fills_in_its_telemetry() -> None:
         "transfer": True,
         "train": True,
     }
+
+
+def test_a_source_that_fails_to_close_does_not_hide_the_error_that_closed_the_pipeline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class StubbornSource(CountingSource):
+        def close(self) -> None:
+            raise OSError("cannot close")
+
+    with (
+        pytest.raises(ValueError, match="the real one"),
+        pipelined(StubbornSource(5), fail_at(0, ValueError("the real one"))) as pipeline,
+    ):
+        list(pipeline)
+
+    assert "the source could not be closed" in caplog.text
