@@ -293,6 +293,7 @@ class Pipeline(PipelineBase):
         self._ready: Channel[DeviceBatch] = self._channel(slots)
         self.capacity = self._processed.capacity + self._ready.capacity
         self.telemetry.buffer_capacity = self.capacity
+        self.telemetry.overlapped = True
         self._processed_count = 0
         self._add_thread("source", lambda: self._feed_host(self._host))
         self._add_thread("process", self._run_process)
