@@ -69,7 +69,8 @@ class EventLog:
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         self.path = path
         self._now = now
-        self._lock = threading.Lock()
+        # Held again by a subscriber that answers an event with another one.
+        self._lock = threading.RLock()
         self._subscribers: list[Callable[[Event], None]] = []
         self._write_failed = False
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -198,8 +198,26 @@ def test_log_lines_go_through_the_live_panel_and_come_back_afterwards() -> None:
 def test_a_snapshot_says_unavailable_and_never_zero_for_memory_that_is_not_known(tmp_path: Path) -> None:
     lines = snapshot_lines(state_of(write_run(tmp_path)))
 
-    assert "memory /GPU:0: memory unavailable" in lines
-    assert "memory /GPU:1: 11.0 GB of 16.0" in lines
+    assert "memory of /GPU:0: unavailable" in lines
+    assert "memory of /GPU:1: 11.0 GB of 16.0" in lines
+
+
+def test_memory_of_a_simulated_device_is_found_by_its_role_and_labelled_as_the_process_s() -> None:
+    state = RunState()
+    entry = {"device": "/GPU:1 (simulated by /CPU:2)", "current_mb": 2048.0, "limit_mb": None, "source": "process RSS"}
+    state.apply({"event": "memory", "time": 1.0, "devices": {"model": entry}})
+
+    assert state.memory_of("/CPU:2", "model") == entry
+    assert state.memory_of("/CPU:1", "data") is None
+    assert snapshot_lines(state)[1] == "memory of /GPU:1 (simulated by /CPU:2): 2.0 GB (process RSS)"
+
+
+def test_the_smoothed_loss_forgets_where_it_began() -> None:
+    state = RunState()
+    for step, loss in enumerate([10.0, 2.0, 2.0, 2.0], 1):
+        state.apply({"event": "step", "time": float(step), "stage": "gpt", "step": step, "loss": loss})
+
+    assert state.smooth_loss == pytest.approx((10 * 0.9**3 + 2 * (0.81 + 0.9 + 1)) / (0.9**3 + 0.81 + 0.9 + 1))
 
 
 @pytest.mark.parametrize(
