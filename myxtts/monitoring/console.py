@@ -24,6 +24,9 @@ from myxtts.monitoring.verdict import judge
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
+PROCESS_MEMORY = "process RSS"
+"""Source of a reading that is the whole process's, because the device has no memory of its own to ask."""
+
 RECENT_WARNING_S = 600.0
 
 
@@ -107,7 +110,7 @@ def snapshot_lines(state: RunState) -> list[str]:
     if state.window is not None:
         lines.append(str(judge(state.window)))
     for name, memory in state.memory.items():
-        lines.append(f"memory {name}: {_memory_words(memory)}")
+        lines.append(f"memory of {memory.get('device') or name}: {_memory_words(memory)}")
     if state.checkpoint is not None:
         lines.append(f"checkpoint at {state.checkpoint['stage']} step {state.checkpoint['step']:,}")
     for warning in state.warnings[-3:]:
@@ -230,7 +233,7 @@ def _devices(state: RunState) -> RenderableType:
         return table
     for device, share in window.device_busy.items():
         roles = ["data"] * (device == window.data_device) + ["model"] * (device in window.model_devices)
-        memory = state.memory.get(device)
+        memory = state.memory_of(device, roles[-1])
         table.add_row(
             "+".join(roles),
             _bar(share, "green" if "model" in roles else "blue"),
@@ -301,10 +304,12 @@ def _bar(share: float, colour: str) -> RenderableType:
 def _memory_words(memory: dict[str, float | str | None]) -> str:
     current, limit = memory.get("current_mb"), memory.get("limit_mb")
     if current is None:
-        return "memory unavailable"
+        return "unavailable"
     words = f"{float(current) / 1024:.1f} GB"
     if limit is not None:
         words += f" of {float(limit) / 1024:.1f}"
+    if memory.get("source") == PROCESS_MEMORY:
+        words += f" ({PROCESS_MEMORY})"
     return words
 
 

@@ -68,8 +68,10 @@ def _head(state: RunState, title: str) -> str:
         parts.append(f"<p>{escape(str(state.ended['message']))}</p>")
     if state.about.get("command"):
         parts.append(f'<p class="soft"><code>{escape(str(state.about["command"]))}</code></p>')
-    for line in state.devices.get("lines", []):
-        parts.append(f'<p class="soft">{escape(str(line))}</p>')
+    lines = [escape(str(line)) for line in state.devices.get("lines", [])]
+    if lines:
+        rest = "".join(f"<p>{line}</p>" for line in lines[1:])
+        parts.append(f'<details class="soft"><summary>{lines[0]}</summary>{rest}</details>')
     return "".join(parts)
 
 
@@ -83,7 +85,7 @@ def _numbers(state: RunState) -> str:
     ]
     if window is not None:
         numbers += [
-            (_number(1000 / window.step_ms if window.step_ms else None), "steps/s"),
+            (_number(1000 / window.step_ms if window.step_ms else None), "batches/s"),
             (_number(window.audio_seconds_per_s), "audio-seconds/s"),
             (_percent(window.model_busy), "model device busy"),
             (_percent(window.stall_share), "stalled for data"),
@@ -172,24 +174,33 @@ def _windows(state: RunState, device: str) -> list[tuple[float, WindowFigures]]:
 
 def _memory_section(state: RunState) -> str:
     names = list(dict.fromkeys(device for _, devices in state.memories for device in devices))
-    series, notes = [], []
+    series: list[Series] = []
+    notes: list[str] = []
     for number, device in enumerate(names):
         readings = [(_minutes(state, at), devices[device]) for at, devices in state.memories if device in devices]
         points = [(at, entry["current_mb"] / 1024) for at, entry in readings if entry.get("current_mb") is not None]
         if not points:
-            notes.append(f'<p class="soft">{escape(device)}: memory is unavailable.</p>')
+            name = readings[-1][1].get("device") or device
+            notes.append(f'<p class="soft">{escape(str(name))}: memory is unavailable.</p>')
             continue
-        source = readings[-1][1].get("source")
-        series.append(Series(f"{device} ({source})" if source else device, points, number % 4))
+        name = _memory_name(device, readings[-1][1])
+        if any(one.name == name for one in series):
+            continue  # two devices without memory of their own: the process has only one
+        series.append(Series(name, points, number % 4))
         limit = readings[-1][1].get("limit_mb")
         if limit is not None:
             ends = [(points[0][0], limit / 1024), (points[-1][0], limit / 1024)]
-            series.append(Series(f"limit of {device}", ends, number % 4, "dashed"))
+            series.append(Series(f"limit of {name}", ends, number % 4, "dashed"))
     if not names:
         return ""
     most_gb = max((y for one in series for _, y in one.points), default=1.0)
     chart = line_chart(series, x_label="minutes", y_unit=" GB", y_range=(0.0, 1.05 * most_gb)) if series else ""
     return f'<h2>Memory</h2><div class="card">{chart}{"".join(notes)}</div>'
+
+
+def _memory_name(role: str, entry: dict[str, Any]) -> str:
+    device, source = entry.get("device") or role, entry.get("source")
+    return str(source) if source == "process RSS" else f"{device} ({source})" if source else str(device)
 
 
 def _samples_section(state: RunState, run_dir: Path) -> str:

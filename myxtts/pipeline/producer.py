@@ -78,6 +78,8 @@ def run_producer(
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     with Path(stack_file).open("w", encoding="utf-8") as stacks:
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+        stacks.write(f"producer process {os.getpid()}:\n")
+        stacks.flush()
         try:
             _produce(factory, state, connection)
         except (EOFError, BrokenPipeError, ConnectionResetError):

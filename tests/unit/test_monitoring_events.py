@@ -162,3 +162,17 @@ def test_every_event_of_the_vocabulary_is_documented() -> None:
     assert module.__doc__ is not None
     rows = [line.split("|")[1].strip() for line in module.__doc__.splitlines() if line.startswith("| ")]
     assert rows[1:] == list(VOCABULARY)
+
+
+@pytest.mark.timeout(20)
+def test_a_subscriber_may_answer_an_event_with_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.subscribe(
+            lambda event: (
+                log.write("warning", message="slow", hint="raise it") and None if event["event"] == "step" else None
+            )
+        )
+        log.write("step", stage="gpt", step=1, loss=1.0)
+
+    assert [event["event"] for event in read_events(path)] == ["step", "warning"]

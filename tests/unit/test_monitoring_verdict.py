@@ -109,6 +109,17 @@ def test_an_average_weighs_windows_by_their_time() -> None:
     assert mean.stall_share == pytest.approx(0.1)
 
 
+def test_an_average_batch_is_all_busy_time_over_all_batches() -> None:
+    def one(seconds: float, ms_per_batch: float | None) -> WindowFigures:
+        busy = PhaseFigures(busy=1.0, waiting=0.0, blocked=0.0, ms_per_batch=ms_per_batch)
+        return window(seconds=seconds, phases=dict.fromkeys(("source", "process", "transfer", "train"), busy))
+
+    # Ten batches of 1 s and a hundred of 0.1 s.
+    mean = average([one(10.0, 1000.0), one(10.0, 100.0), one(5.0, None)])
+
+    assert mean.phases["train"].ms_per_batch == pytest.approx(20_000 / 110)
+
+
 def test_an_average_leaves_out_what_was_not_measured() -> None:
     mean = average(
         [window(oscillation=None, audio_seconds_per_s=None), window(oscillation=0.5, audio_seconds_per_s=None)]

@@ -39,9 +39,9 @@ class Clock:
 def figures(stall_share: float = 0.02) -> WindowFigures:
     phase = PhaseFigures(busy=0.5, waiting=0.2, blocked=0.3, ms_per_batch=250.0)
     return WindowFigures(
-        seconds=5.0,
-        steps=10,
-        step_ms=500.0,
+        seconds=10.0,
+        steps=40,
+        step_ms=250.0,
         phases=dict.fromkeys(("source", "process", "transfer", "train"), phase),
         data_device="/GPU:0",
         model_devices=("/GPU:1",),
@@ -62,7 +62,7 @@ def write_run(run_dir: Path, *, ended: bool = False, text: str = "hello") -> Pat
     with EventLog(run_dir / "events.jsonl", now=clock) as log:
         log.write("run_start", version="0.1.0", command=f"train {text}", mode="dual", stages=["codec", "gpt"])
         log.write("devices", mode="dual", lines=[f"data {text}"])
-        log.write("training_start", stage="gpt", step=0, total_steps=100)
+        log.write("training_start", stage="gpt", step=1, total_steps=100)
         for step in range(1, 21):
             clock.seconds += 0.5
             log.write("step", stage="gpt", step=step, loss=5.0 - step / 10, learning_rate=1e-4)
@@ -70,8 +70,14 @@ def write_run(run_dir: Path, *, ended: bool = False, text: str = "hello") -> Pat
         log.write(
             "memory",
             devices={
-                "/GPU:0": {"current_mb": None, "source": None},
-                "/GPU:1": {"current_mb": 11264.0, "peak_mb": 12000.0, "limit_mb": 16384.0, "source": "tensorflow"},
+                "data": {"device": "/GPU:0", "current_mb": None, "source": None},
+                "model": {
+                    "device": "/GPU:1",
+                    "current_mb": 11264.0,
+                    "peak_mb": 12000.0,
+                    "limit_mb": 16384.0,
+                    "source": "tensorflow",
+                },
             },
         )
         log.write("validation", stage="gpt", step=20, loss=3.3)
@@ -91,7 +97,7 @@ def test_a_run_s_state_follows_its_events(tmp_path: Path) -> None:
     state = state_of(write_run(tmp_path))
 
     assert (state.stage, state.step, state.total_steps, state.loss) == ("gpt", 20, 100, 3.0)
-    assert state.steps_per_s == 2.0
+    assert state.steps_per_s == 2.0, "20 steps of the optimiser in 10 s, though they took 40 batches"
     assert state.eta_s == 40.0
     assert state.elapsed_s == 10.0
     assert state.step_fields == {"learning_rate": 1e-4}
@@ -168,7 +174,7 @@ def test_plain_lines_come_without_a_terminal_and_not_for_every_step(tmp_path: Pa
             console.on_event(event)
     lines = stream.getvalue().splitlines()
 
-    assert lines[0] == "training starts: gpt from step 0 of 100"
+    assert lines[0] == "training starts: gpt from step 1 of 100"
     assert "\x1b" not in stream.getvalue()
     assert len([line for line in lines if line.startswith("gpt ") and "loss" in line]) < 5
     assert "warning: hello: raise --num-workers" in lines
@@ -192,8 +198,26 @@ def test_log_lines_go_through_the_live_panel_and_come_back_afterwards() -> None:
 def test_a_snapshot_says_unavailable_and_never_zero_for_memory_that_is_not_known(tmp_path: Path) -> None:
     lines = snapshot_lines(state_of(write_run(tmp_path)))
 
-    assert "memory /GPU:0: memory unavailable" in lines
-    assert "memory /GPU:1: 11.0 GB of 16.0" in lines
+    assert "memory of /GPU:0: unavailable" in lines
+    assert "memory of /GPU:1: 11.0 GB of 16.0" in lines
+
+
+def test_memory_of_a_simulated_device_is_found_by_its_role_and_labelled_as_the_process_s() -> None:
+    state = RunState()
+    entry = {"device": "/GPU:1 (simulated by /CPU:2)", "current_mb": 2048.0, "limit_mb": None, "source": "process RSS"}
+    state.apply({"event": "memory", "time": 1.0, "devices": {"model": entry}})
+
+    assert state.memory_of("/CPU:2", "model") == entry
+    assert state.memory_of("/CPU:1", "data") is None
+    assert snapshot_lines(state)[1] == "memory of /GPU:1 (simulated by /CPU:2): 2.0 GB (process RSS)"
+
+
+def test_the_smoothed_loss_forgets_where_it_began() -> None:
+    state = RunState()
+    for step, loss in enumerate([10.0, 2.0, 2.0, 2.0], 1):
+        state.apply({"event": "step", "time": float(step), "stage": "gpt", "step": step, "loss": loss})
+
+    assert state.smooth_loss == pytest.approx((10 * 0.9**3 + 2 * (0.81 + 0.9 + 1)) / (0.9**3 + 0.81 + 0.9 + 1))
 
 
 @pytest.mark.parametrize(
