@@ -14,6 +14,9 @@ from myxtts.errors import MyXTTSError, UsageError
 
 COMMANDS: dict[str, str] = {
     "train": "train a voice from a folder of recordings",
+    "prepare": "read a corpus once, check every clip, and write shards that training reads",
+    "demo-corpus": "speak a small English and Persian corpus to try things on",
+    "monitor": "watch a running or finished run from another terminal",
     "validate": "check that the dual-GPU pipeline works on this machine, in five parts",
     "doctor": "show what this machine has, what would work and what to fix",
 }

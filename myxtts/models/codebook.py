@@ -36,7 +36,7 @@ class Codebook(keras.layers.Layer):
         self.counts_K = self._state("counts", (self.codes,), "ones")
         self.sums_KC = self._state("sums", shape_KC, "zeros")
         self.idle_K = self._state("idle", (self.codes,), keras.initializers.Constant(RECENT_UPDATES))
-        self.updates = self._state("updates", (), "zeros")
+        self.updates = self._state("updates", (1,), "zeros")
         self.built = True
 
     def _state(self, name: str, shape: tuple[int, ...], initializer: Any) -> Any:
@@ -93,7 +93,7 @@ class Codebook(keras.layers.Layer):
         self.counts_K.assign(counts_K)
         self.sums_KC.assign(tf.where(bypass | replace_K[:, None], as_if_KC, sums_KC))
         self.idle_K.assign(tf.where(hits_K > 0, tf.zeros_like(hits_K), self.idle_K + 1.0))
-        self.updates.assign_add(1.0)
+        self.updates.assign(self.updates + 1.0)
 
     def usage(self) -> tf.Tensor:
         """Share of the codes that were chosen in the last `RECENT_UPDATES` updates; a collapsed codebook is near 0."""
@@ -101,7 +101,7 @@ class Codebook(keras.layers.Layer):
 
     def _seeds(self) -> list[tf.Tensor]:
         # From the update counter, so that replicas draw alike and a resumed run draws on.
-        step = tf.cast(tf.convert_to_tensor(self.updates), tf.int32)
+        step = tf.cast(tf.convert_to_tensor(self.updates)[0], tf.int32)
         return [tf.stack([step, 0]), tf.stack([step, 1])]
 
 

@@ -156,6 +156,11 @@ class Generator:
             latents_BLD = tf.repeat(latents_BLD, batch, 0)
         return (latents_BLD, text_BU), request
 
+    @property
+    def traces(self) -> int:
+        """How often the whole loop was compiled."""
+        return int(self._whole.experimental_get_tracing_count())
+
     def _generate(self, latents_BLD: tf.Tensor, text_BU: tf.Tensor, request: Request) -> tuple[tf.Tensor, ...]:
         state = self._prefill(latents_BLD, text_BU, request)
         most = tf.reduce_max(request.max_codes_B)
@@ -334,7 +339,9 @@ def _grown(state: State, by: tf.Tensor) -> State:
 
 def _loop_shapes(state: State) -> State:
     """Shapes of the state in a loop, free in the batch and in the cache's length."""
-    shapes = tf.nest.map_structure(lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), state._replace(step=state.lengths_B))
+    shapes = tf.nest.map_structure(
+        lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), state._replace(step=state.lengths_B)
+    )
     cache = tuple(tf.TensorShape([None, key.shape[1], None, key.shape[3]]) for key in state.keys)
     return shapes._replace(step=tf.TensorShape([]), bias_BC=tf.TensorShape([None, None]), keys=cache, values=cache)
 
@@ -350,7 +357,11 @@ def _new_record(size: tf.Tensor) -> Record:
 def _stacked(record: Record, steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Batch first, and only the steps that were made."""
     wanted = tf.range(steps)
-    codes_NB, latents_NBD, spoken = record.codes.gather(wanted), record.latents.gather(wanted), record.spoken.gather(wanted)
+    codes_NB, latents_NBD, spoken = (
+        record.codes.gather(wanted),
+        record.latents.gather(wanted),
+        record.spoken.gather(wanted),
+    )
     spoken_BN = tf.transpose(spoken, [1, 0, 2])
     spoken_BN = tf.reshape(spoken_BN, [tf.shape(spoken_BN)[0], -1])
     return tf.transpose(codes_NB), tf.transpose(latents_NBD, [1, 0, 2]), spoken_BN

@@ -45,9 +45,9 @@ def audio_from_codebook(gpt: GPT, codebook_VC: np.ndarray, *, seed: int) -> None
     centred_VC = codebook_VC - codebook_VC.mean(0)
     projected_VD = centred_VC @ random.normal(size=(codebook_VC.shape[1], width))
     unit_VD = projected_VD / max(float(projected_VD.std()), 1e-12)
-    table = np.asarray(gpt.audio_embedding.table).copy()
+    table = gpt.audio_embedding.table.value.numpy().copy()
     table[:codes] = EMBEDDING_STD * unit_VD
     gpt.audio_embedding.table.assign(table)
-    kernel = np.asarray(gpt.audio_head.kernel).copy()
+    kernel = gpt.audio_head.kernel.value.numpy().copy()
     kernel[:, :codes] = unit_VD.T * width**-0.5
     gpt.audio_head.kernel.assign(kernel)

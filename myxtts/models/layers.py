@@ -36,11 +36,20 @@ class Part(keras.layers.Layer):  # type: ignore[misc]
             variable = self.add_weight(name=name, shape=tuple(shape), initializer=initializer)
             refuse_half_precision_on_cpu(self.compute_dtype, str(getattr(variable.value, "device", "")))
             setattr(self, name, variable)
-        for value in list(vars(self).values()):
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, Part) and not part.built:
-                    part.build()
+        for part in self.parts():
+            part.build()
         self.built = True
+
+    def parts(self) -> list[Part]:
+        """The parts that this one is made of, in the order in which they were set."""
+        values = [value if isinstance(value, list) else [value] for value in vars(self).values()]
+        # Keras holds its own list of the same layers among the attributes.
+        return list({id(item): item for group in values for item in group if isinstance(item, Part)}.values())
+
+    def declared_parameters(self) -> int:
+        """How many numbers the weights hold, known before they exist."""
+        own = sum(math.prod(shape) for _, shape, _ in self._declared)
+        return own + sum(part.declared_parameters() for part in self.parts())
 
 
 def refuse_half_precision_on_cpu(compute_dtype: str | None, device: str) -> None:
@@ -59,7 +68,9 @@ def normal(std: float) -> keras.initializers.Initializer:
 class Linear(Part):
     """x @ kernel + bias over the last axis."""
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, std: float = 0.02, **keras_options: Any) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, bias: bool = True, std: float = 0.02, **keras_options: Any
+    ) -> None:
         super().__init__(**keras_options)
         self.declare("kernel", (inputs, outputs), normal(std) if std else "zeros")
         self.bias = None

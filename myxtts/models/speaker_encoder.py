@@ -140,9 +140,7 @@ class SpeakerEncoder(keras.layers.Layer):
         self.out.build((None, 2 * self.pooled_width))
         self.built = True
 
-    def call(
-        self, wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor | None = None, training: bool = False
-    ) -> tf.Tensor:
+    def call(self, wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         if wave_lengths_B is None:
             wave_lengths_B = tf.fill([tf.shape(wave_BS)[0]], tf.shape(wave_BS)[1])
         mel_BTF, lengths_B = log_mel(wave_BS, wave_lengths_B)

@@ -39,7 +39,7 @@ def named(variables: Iterable[Any]) -> dict[str, Any]:
 
 def save_weights(folder: str | Path, variables: Iterable[Any], metadata: Mapping[str, Any] | None = None) -> Path:
     """Write all variables; the manifest comes last and by rename, so a folder with a manifest is whole."""
-    return save_arrays(folder, {name: np.asarray(value) for name, value in named(variables).items()}, metadata)
+    return save_arrays(folder, {name: variable.value.numpy() for name, variable in named(variables).items()}, metadata)
 
 
 def save_arrays(
@@ -49,7 +49,7 @@ def save_arrays(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST_FILE).unlink(missing_ok=True)
     path, partial = folder / WEIGHTS_FILE, folder / (WEIGHTS_FILE + ".partial")
-    save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, partial)
+    save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
     partial.replace(path)
     manifest = {
         "version": FORMAT_VERSION,

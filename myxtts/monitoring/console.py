@@ -32,7 +32,8 @@ class LiveConsole:
 
     def __init__(self, *, stream: TextIO | None = None, plain: bool | None = None, width: int | None = None) -> None:
         """`plain` forces plain lines (True) or the panel (False); by default a terminal decides."""
-        self._console = Console(file=stream or sys.stderr, width=width, highlight=False)
+        forced = True if plain is False else None
+        self._console = Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
         self._plain = not self._console.is_terminal if plain is None else plain
         self.state = RunState()
         self._live: Live | None = None
@@ -112,6 +113,8 @@ def snapshot_lines(state: RunState) -> list[str]:
     for warning in state.warnings[-3:]:
         age_s = (state.last_at or 0.0) - warning["time"]
         lines.append(f"warning {duration(age_s)} ago: {warning['message']}: {warning['hint']}")
+    if state.silent_s is not None:
+        lines.append(_silence(state.silent_s))
     if state.ended is not None:
         lines.append(f"{state.ended['reason']}: {state.ended['message']}")
     return lines
@@ -262,9 +265,15 @@ def _words(state: RunState) -> list[RenderableType]:
     if state.checkpoint is not None:
         checkpoint = state.checkpoint
         parts.append(Text(f"checkpoint at {checkpoint['stage']} step {checkpoint['step']:,}", style="dim"))
+    if state.silent_s is not None:
+        parts.append(Text(_silence(state.silent_s), style="yellow"))
     if state.ended is not None:
         parts.append(Text(f"{state.ended['reason']}: {state.ended['message']}", style=_border(state)))
     return parts
+
+
+def _silence(silent_s: float) -> str:
+    return f"nothing new for {duration(silent_s)}: the run may have been stopped or killed"
 
 
 def _headline(state: RunState) -> str:

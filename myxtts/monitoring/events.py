@@ -84,6 +84,8 @@ class EventLog:
 
     def write(self, event: str, /, **fields: Any) -> Event:
         """Writes one event; its fields are the keywords."""
+        if event not in VOCABULARY:
+            raise ValueError(f"event {event!r} is not in the vocabulary: {', '.join(VOCABULARY)}")
         missing = [name for name in VOCABULARY[event] if name not in fields]
         if missing:
             raise ValueError(f"event {event!r} lacks {missing}")

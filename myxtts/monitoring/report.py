@@ -17,7 +17,7 @@ from myxtts.monitoring.charts import Point, Series, line_chart, smooth
 from myxtts.monitoring.events import Event, read_events
 from myxtts.monitoring.figures import WindowFigures, average
 from myxtts.monitoring.run_state import RunState, StageHistory
-from myxtts.monitoring.verdict import judge
+from myxtts.monitoring.verdict import judge_stage
 
 MOST_SAMPLES = 12
 MOST_SAMPLE_BYTES = 3_000_000
@@ -61,7 +61,7 @@ def render_report(state: RunState, run_dir: Path) -> str:
 
 
 def _head(state: RunState, title: str) -> str:
-    reason = state.ended["reason"] if state.ended is not None else "not ended"
+    reason = state.ended["reason"] if state.ended is not None else "no end recorded"
     level = {"finished": "good", "failed": "failed"}.get(reason, "warning")
     parts = [f'<h1>{escape(title)} <span class="state {level}">{escape(reason)}</span></h1>']
     if state.ended is not None:
@@ -87,6 +87,7 @@ def _numbers(state: RunState) -> str:
             (_number(window.audio_seconds_per_s), "audio-seconds/s"),
             (_percent(window.model_busy), "model device busy"),
             (_percent(window.stall_share), "stalled for data"),
+            (_percent(window.efficiency), "pipeline efficiency"),
         ]
     cards = "".join(
         f'<div class="card"><b>{escape(big)}</b><span>{escape(small)}</span></div>' for big, small in numbers
@@ -101,10 +102,10 @@ def _verdicts(state: RunState) -> str:
         if not windows:
             continue
         mean = average(windows)
-        verdict = judge(mean)
-        cards.append(
+        cards += [
             f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {escape(str(verdict))}.</p></div>'
-        )
+            for verdict in judge_stage(windows)
+        ]
         rows.append(_phase_row(stage, mean))
     if not cards:
         return ""
@@ -148,7 +149,7 @@ def _devices_section(state: RunState) -> str:
     names = list(dict.fromkeys(device for _, _, figures in state.windows for device in figures.device_busy))
     series = [
         Series(
-            f"{device} busy",
+            f"{_roles(state.windows[-1][2], device)} busy",
             [(_minutes(state, at), 100 * figures.device_busy[device]) for at, figures in _windows(state, device)],
             number % 4,
         )
@@ -158,6 +159,11 @@ def _devices_section(state: RunState) -> str:
     series.append(Series("waiting for data", stalls, 2 if len(names) < 3 else 3))
     chart = line_chart(series, x_label="minutes", y_unit=" %", y_range=(0.0, 100.0))
     return f'<h2>Devices over time</h2><div class="card">{chart}</div>'
+
+
+def _roles(figures: WindowFigures, device: str) -> str:
+    roles = ["data"] * (device == figures.data_device) + ["model"] * (device in figures.model_devices)
+    return f"{' and '.join(roles)} device {device}".strip()
 
 
 def _windows(state: RunState, device: str) -> list[tuple[float, WindowFigures]]:
@@ -181,7 +187,8 @@ def _memory_section(state: RunState) -> str:
             series.append(Series(f"limit of {device}", ends, number % 4, "dashed"))
     if not names:
         return ""
-    chart = line_chart(series, x_label="minutes", y_unit=" GB") if series else ""
+    most_gb = max((y for one in series for _, y in one.points), default=1.0)
+    chart = line_chart(series, x_label="minutes", y_unit=" GB", y_range=(0.0, 1.05 * most_gb)) if series else ""
     return f'<h2>Memory</h2><div class="card">{chart}{"".join(notes)}</div>'
 
 
@@ -217,8 +224,8 @@ def _warnings_section(state: RunState) -> str:
     if not state.warnings:
         return ""
     rows = "".join(
-        f'<tr><td class="n">{_minutes(state, warning["time"]):.1f} min</td><td>{escape(str(warning["message"]))}</td>'
-        f"<td>{escape(str(warning['hint']))}</td></tr>"
+        f'<tr><td class="n">{_minutes(state, warning["time"]):.1f} min</td><td>{escape(str(warning["message"]))}<br>'
+        f'<span class="soft">{escape(str(warning["hint"]))}</span></td></tr>'
         for warning in state.warnings[-50:]
     )
     return f'<h2>Warnings</h2><div class="card"><table>{rows}</table></div>'

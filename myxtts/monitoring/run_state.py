@@ -18,6 +18,7 @@ KEPT_POINTS = 20_000
 """A curve with more points loses every second one: a run of weeks stays small and no picture is wider than this."""
 
 RECENT_STEPS = 50
+SILENT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class RunState:
         self.checkpoint: Event | None = None
         self.warnings: list[Event] = []
         self.ended: Event | None = None
+        self.looked_at: float | None = None
+        """When a reader from another process last looked; None inside the run itself."""
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_STEPS)
         for event in events:
             self.apply(event)
@@ -95,6 +98,14 @@ class RunState:
         if self.total_steps is None or not self.steps_per_s or self.ended is not None:
             return None
         return max(0, self.total_steps - self.step) / self.steps_per_s
+
+    @property
+    def silent_s(self) -> float | None:
+        """For how long a run that has not ended has said nothing; None while that is not worth a word."""
+        if self.looked_at is None or self.last_at is None or self.ended is not None:
+            return None
+        silent_s = self.looked_at - self.last_at
+        return silent_s if silent_s > SILENT_S else None
 
     @property
     def elapsed_s(self) -> float:

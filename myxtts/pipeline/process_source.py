@@ -7,6 +7,7 @@ and its death, by whatever signal, is an error here, not a wait.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import multiprocessing
 import os
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 FIRST_SEGMENT_BYTES = 1 << 20
 POLL_S = 0.25
 STOP_S = 5.0
+GRACE_S = 1.0
+"""A child whose pipe is closed ends by itself after its batch, and closes what its source holds."""
 
 
 class ChildTraceback(Exception):  # noqa: N818 - shown as the cause of the child's error
@@ -168,8 +171,9 @@ class _Child:
             target=run_producer,
             args=(factory, state, theirs, str(self._stack_file)),
             name="pipeline-producer",
-            daemon=True,
         )
+        # Not a daemon, which could have no reading processes of its own; a program that forgets to close still ends.
+        atexit.register(self.stop)
         try:
             self.process.start()
             # Closed here, so that the child's death is seen as the end of the pipe.
@@ -202,10 +206,13 @@ class _Child:
 
     def stop(self) -> None:
         """Ends the process, kindly and then not, and unlinks what it used."""
+        atexit.unregister(self.stop)
         self.connection.close()
         if self.process.pid is not None:
-            self.process.terminate()
-            self.process.join(STOP_S)
+            self.process.join(GRACE_S)
+            if self.process.is_alive():
+                self.process.terminate()
+                self.process.join(STOP_S)
             if self.process.is_alive():
                 self.process.kill()
                 self.process.join(STOP_S)

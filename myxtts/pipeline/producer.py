@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from myxtts.pipeline.batches import BatchSource, State
+from myxtts.pipeline.batches import BatchSource, Closable, State
 from myxtts.pipeline.shared_slots import ArrayLayout, plan_layout, write_arrays
 
 
@@ -104,6 +104,8 @@ def _produce(factory: Callable[[], BatchSource], state: State | None, connection
             slots.send({name: np.asarray(array) for name, array in arrays.items()}, source.get_state())
     finally:
         slots.close()
+        if isinstance(source, Closable):
+            source.close()
 
 
 class _Slots:

@@ -1,0 +1,1 @@
+"""From text and a reference clip to speech."""

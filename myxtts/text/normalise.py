@@ -44,9 +44,7 @@ _LOCAL_DATE = re.compile(r"(?<![\d/-])(?<!\d\.)(\d{1,2})([./-])(\d{1,2})\2(\d{4}
 _TIME = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
 _RANGE = re.compile(r"(?<![\w.,-])(\d+)\s?-\s?(?=\d+(?![\w-]))")
 _MINUS = re.compile(r"(?<![\w.,)-])-(?=\d)")
-_YEAR = re.compile(
-    rf"(?<![\w.,{re.escape(_SIGN)}])(?<![{re.escape(_SIGN)}] )(\d{{4}})(?!\w|[.,]\d|\s?[{re.escape(_SIGN)}%°])"
-)
+_YEAR = re.compile(rf"(?<![\w.,{re.escape(_SIGN)}])(?<![{re.escape(_SIGN)}] )(1[1-9]\d\d|20\d\d)(?!\w|[.,]\d|\s?[{re.escape(_SIGN)}%°])")
 _INTEGER = re.compile(r"\d+")
 
 
@@ -135,9 +133,7 @@ def _expand_numbers(text: str, language: Language) -> str:
         text = re.sub(r"(\d+(?:[.,]\d+)?)\s?%", _glued(tables.SYMBOLS[code]["%"], code) + r"\1", text)
     endings = tables.ORDINAL_ENDINGS.get(code)
     if endings:
-        text = re.sub(
-            rf"(?<![\d.,])(\d{{1,9}}){endings}", lambda m: _glued(numbers.ordinal(int(m[1]), code), code), text
-        )
+        text = re.sub(rf"(?<![\d.,])(\d{{1,9}}){endings}", lambda m: _glued(numbers.ordinal(int(m[1]), code), code), text)
     text = re.sub(
         rf"(\d+)[{'.,' if code == 'fa' else re.escape(language.decimal_mark)}](\d+)",
         lambda m: _glued(numbers.decimal(m[1], m[2], code), code),

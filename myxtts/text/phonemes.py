@@ -7,6 +7,7 @@ into espeak costs about 150 microseconds. espeak is not thread-safe: a lock guar
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import unicodedata
@@ -45,6 +46,9 @@ _VOICE_OF_SCRIPT = {
 }
 _FLAG = re.compile(r"\([^)]*\)")
 
+# phonemizer warns of every word that it reads as several, which is no fault.
+_phonemizer_logger = logging.getLogger(f"{__name__}.phonemizer")
+_phonemizer_logger.setLevel(logging.ERROR)
 _lock = threading.Lock()
 _backends: dict[str, Any] = {}
 _cache: dict[tuple[str, str], str] = {}
@@ -143,8 +147,15 @@ def _speak(voice: str, runs: list[str]) -> None:
     if len(_cache) + len(runs) > _CACHED_RUNS:
         _cache.clear()
     for run, sounds in zip(runs, spoken, strict=True):
-        # espeak marks Chinese retroflexes with a full stop, which is punctuation here.
-        _cache[voice, run] = " ".join(_FLAG.sub("", sounds).replace(".", "\u0323").split())
+        _cache[voice, run] = " ".join(_clean(sounds, voice).split())
+
+
+def _clean(sounds: str, voice: str) -> str:
+    """espeak's IPA without its slips: a Persian uvular named q1, and full stops that are no punctuation."""
+    sounds = _FLAG.sub("", sounds)
+    if voice == "cmn":
+        return sounds.replace(".", "\u0323")
+    return re.sub(r"[0-9.]", "", sounds.replace("q1", "ɢ"))
 
 
 def _open_voice(voice: str) -> Any:
@@ -165,4 +176,5 @@ def _open_voice(voice: str) -> Any:
         with_stress=True,
         language_switch="remove-flags",
         words_mismatch="ignore",
+        logger=_phonemizer_logger,
     )

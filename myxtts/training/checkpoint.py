@@ -1,13 +1,12 @@
 """Checkpoints that are whole or not there: written aside, synced, renamed, and verified before they are used.
 
-A checkpoint is a folder `step-00000500` with `arrays.safetensors` (every variable by name), and `manifest.json` (names,
-shapes, checksum of the arrays, and the run's state as plain JSON). The folder's name appears only after both files
-are on the disk, so a kill leaves the one before it in place. Knows nothing of TensorFlow: arrays in, arrays out.
+A checkpoint is a folder `step-00000500` of weights (`myxtts.models.weights`: arrays, checksum, manifest) whose metadata
+are the step and the run's state as plain JSON. The folder's name appears only after its files are on the disk, so a
+kill leaves the one before it in place.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -20,16 +19,13 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from myxtts.errors import CheckpointError
+from myxtts.models.weights import MANIFEST_FILE, read_arrays, read_manifest, save_arrays
 
 logger = logging.getLogger(__name__)
 
-ARRAYS = "arrays.safetensors"
-MANIFEST = "manifest.json"
 BEST = "best.json"
-FORMAT_VERSION = 1
 _STEP_NAME = re.compile(r"step-(\d+)")
 
 
@@ -49,18 +45,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(folder)
-        temporary.mkdir()
-        arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
-        save_file(arrays, temporary / ARRAYS)
-        manifest = {
-            "format": FORMAT_VERSION,
-            "step": checkpoint.step,
-            "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
-            "sha256": _sha256(temporary / ARRAYS),
-            "state": checkpoint.state,
-        }
-        (temporary / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-        for path in (temporary / ARRAYS, temporary / MANIFEST, temporary):
+        metadata = {"step": checkpoint.step, "state": checkpoint.state}
+        arrays = save_arrays(temporary, checkpoint.arrays, metadata)
+        for path in (arrays, temporary):
             _sync(path)
         if target.exists():
             shutil.rmtree(target)
@@ -79,18 +66,14 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify it; a damaged one is a `CheckpointError` that says what is wrong with it."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        expected = manifest["sha256"]
-        actual = _sha256(path / ARRAYS)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
-    if actual != expected:
-        raise _damaged(path, f"checksum of {ARRAYS} is {actual[:12]}, manifest says {str(expected)[:12]}")
-    arrays = load_file(path / ARRAYS)
-    listed = manifest["arrays"]
-    if set(arrays) != set(listed) or any(list(arrays[name].shape) != listed[name]["shape"] for name in listed):
-        raise _damaged(path, "arrays and manifest do not list the same")
-    return Checkpoint(step=manifest["step"], arrays=arrays, state=manifest["state"])
+        arrays = read_arrays(path)
+        metadata = read_manifest(path)["metadata"]
+        return Checkpoint(step=metadata["step"], arrays=arrays, state=metadata["state"])
+    except (CheckpointError, KeyError, TypeError) as error:
+        reason = error.problem if isinstance(error, CheckpointError) else f"its manifest lacks {error}"
+        raise CheckpointError(
+            f"checkpoint {path} is damaged: {reason}", hint="the one before it is used by itself"
+        ) from error
 
 
 def load_latest(folder: Path) -> Checkpoint | None:
@@ -125,7 +108,7 @@ def find_latest_checkpoint(directory: str | Path) -> str | None:
     found = list(_all_checkpoints(Path(directory)))
     if not found:
         return None
-    return str(max(found, key=lambda path: ((path / MANIFEST).stat().st_mtime_ns, path.name)))
+    return str(max(found, key=lambda path: ((path / MANIFEST_FILE).stat().st_mtime_ns, path.name)))
 
 
 def _all_checkpoints(directory: Path) -> Iterator[Path]:
@@ -168,21 +151,9 @@ def _remove_abandoned(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _damaged(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"checkpoint {path} is damaged: {reason}", hint="the one before it is used by itself")

@@ -1,6 +1,6 @@
 """The trainer: one stage's step under the plan's strategy, on the plan's devices, and its state in and out.
 
-`XTTSTrainer` knows how to learn from batches that are already on the model device(s); `myxtts.training.run` brings them, and
+`XTTSTrainer` learns from batches that are already on the model's device(s); `myxtts.training.stage_run` brings them,
 saves, validates and reports. One step is `grad_accum` batches: gradients are summed over replicas, averaged over the
 batches, clipped by their global norm and applied; a step whose gradient is not finite changes nothing and is counted.
 """
@@ -8,7 +8,7 @@ batches, clipped by their global norm and applied; a step whose gradient is not 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +81,9 @@ class XTTSTrainer:
         """A device scope for one model device; the strategy itself places mirrored variables."""
         return tf.device(None) if self.strategy.num_replicas_in_sync > 1 else get_device_context(self.model_device)
 
-    def start_stage(self, stage: Stage) -> None:
-        """Build the stage's layers, its optimiser and its compiled functions; step numbers start at 0."""
-        self.recipe = recipe_for(self.config, stage)
+    def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
+        """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
+        self.recipe = recipe if recipe is not None else recipe_for(self.config, stage)
         self.stage = make_stage(stage, self.config, self.model, self.plan)
         with self.strategy.scope(), self._model_scope():
             self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
@@ -100,16 +100,16 @@ class XTTSTrainer:
         self._run_aftermath = tf.function(self._distributed_aftermath, **options)
         self._run_evaluation = tf.function(self._distributed_evaluation, **options)
         # XLA compiles what has no collective in it: the gradient of one replica.
-        self._replica_gradients = (
-            tf.function(self._value_and_gradients, jit_compile=True, autograph=False) if jit else self._value_and_gradients
-        )
+        self._replica_gradients: Any = self._value_and_gradients
+        if jit:
+            self._replica_gradients = tf.function(self._value_and_gradients, jit_compile=True, autograph=False)
 
     # One step
 
     def train_step(
         self, text_sequences: Any, mel_spectrograms: Any, text_lengths: Any, mel_lengths: Any
     ) -> dict[str, float]:
-        """One step from mels, as the documents describe it: transfer to the model's device, forward, backward, update."""
+        """One step from mels, as documented: transfer to the model's device, forward, backward, update."""
         stage = self.current_stage()
         with self._model_scope():
             inputs = [tf.identity(x) for x in (text_sequences, mel_spectrograms, text_lengths, mel_lengths)]
@@ -170,7 +170,7 @@ class XTTSTrainer:
     def _value_and_gradients(
         self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
-        """Weighted terms, figures, gradients and aftermath of one replica; `shares` are its parts of the global counts."""
+        """Weighted terms, figures, gradients and aftermath of one replica; `shares` are of the global counts."""
         stage = self.current_stage()
         variables = [v.value for v in stage.trainable_variables]
         with tf.GradientTape() as tape:
@@ -182,7 +182,7 @@ class XTTSTrainer:
 
     def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor) -> Any:
         def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor) -> dict[str, Any]:
-            seed = seed + [0, 1_000_003 * _replica_number()]
+            seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
             shares = self._shares(batch)
             terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step)
             names = list(terms)

@@ -180,6 +180,19 @@ def test_closing_a_pipeline_ends_a_producer_that_hangs() -> None:
     assert time.monotonic() - began < 20
 
 
+def test_a_program_that_forgets_to_close_its_source_still_ends() -> None:
+    code = (
+        "import functools; from test_pipeline_processes import GrowingSource;"
+        "from myxtts.pipeline import ProcessSource; source = ProcessSource(functools.partial(GrowingSource, 1000), slots=2); next(source)"
+    )
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(__file__).parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_producer_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(

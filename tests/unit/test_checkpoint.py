@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from myxtts.errors import CheckpointError
+from myxtts.models.weights import MANIFEST_FILE as MANIFEST
+from myxtts.models.weights import WEIGHTS_FILE as ARRAYS
 from myxtts.training.checkpoint import (
-    ARRAYS,
-    MANIFEST,
     Checkpoint,
     find_latest_checkpoint,
     list_checkpoints,
@@ -111,6 +111,8 @@ def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path: Path) ->
 import resource, signal, numpy as np
 from pathlib import Path
 from myxtts.errors import CheckpointError
+from myxtts.models.weights import MANIFEST_FILE as MANIFEST
+from myxtts.models.weights import WEIGHTS_FILE as ARRAYS
 from myxtts.training.checkpoint import Checkpoint, load_latest, save_checkpoint
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

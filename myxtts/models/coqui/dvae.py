@@ -16,7 +16,7 @@ def dvae_weights(state: Weights, mel_stats_M: np.ndarray) -> dict[str, np.ndarra
     made["dvae/mel_shift"] = np.zeros(MEL_CHANNELS, np.float32)
     made["dvae/mel_scale"] = np.asarray(mel_stats_M, np.float32).reshape(MEL_CHANNELS)
     made["dvae/codebook/idle"] = np.zeros_like(made["dvae/codebook/counts"])
-    made["dvae/codebook/updates"] = np.zeros((), np.float32)
+    made["dvae/codebook/updates"] = np.zeros(1, np.float32)
     return made
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
-from myxtts.models.dvae import COMMITMENT_WEIGHT, MSE_WEIGHT, DVAE, code_lengths, measure_mel_stats
+from myxtts.models.dvae import COMMITMENT_WEIGHT, DVAE, MSE_WEIGHT, code_lengths, measure_mel_stats
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 SEGMENT_FRAMES = 64

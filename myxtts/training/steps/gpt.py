@@ -1,4 +1,4 @@
-"""Stage `gpt`: the frozen DVAE turns audio into codes on the data device; conditioning and GPT learn to predict them."""
+"""Stage `gpt`: the frozen DVAE turns audio into codes on the data device; conditioning and GPT learn them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ class GPTStage(TrainingStage):
             batch["alignment"] = tf.constant(host_batch["alignment"])
         return batch
 
-    def _encode_waves(self, wave_BS: Any, lengths_B: Any, reference_BS: Any, reference_lengths_B: Any) -> tuple[Any, ...]:
+    def _encode_waves(
+        self, wave_BS: Any, lengths_B: Any, reference_BS: Any, reference_lengths_B: Any
+    ) -> tuple[Any, ...]:
         codes_BN, code_lengths_B = self._dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))
         reference_BTM, reference_frames_B = self._conditioning_mel.log_mel(reference_BS, reference_lengths_B)
         return codes_BN, code_lengths_B, reference_BTM, reference_frames_B

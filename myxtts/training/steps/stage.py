@@ -1,7 +1,7 @@
 """What a stage is: the producer's half, the consumer's half, and the terms of its loss.
 
-A loss term is a mean over some positions of a replica's batch; `counts` says over how many. The trainer weighs the means
-by their counts over all replicas, so that a batch split over several devices gives the gradient of the whole batch.
+A loss term is a mean over some positions of a replica's batch; `counts` says over how many. The trainer weighs the
+means by their counts over all replicas, so that a batch split over devices gives the gradient of the whole batch.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class TrainingStage(abc.ABC):
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         """The loss of one replica's batch; `seed` turns dropout on. Runs inside a tf.function."""
 
-    def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
+    def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:  # noqa: B027
         """What changes beside the optimiser's variables after a step; nothing by default."""
 
-    def check(self, step: int) -> None:
+    def check(self, step: int) -> None:  # noqa: B027
         """Raise a `TrainingError` where this stage has failed for good; called now and then."""
 
     @property

@@ -1,0 +1,209 @@
+"""A whole training run: prepare the data, configure devices, run the stages that are not done, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import yaml
+
+from myxtts import __version__
+from myxtts.config.config import XTTSConfig
+from myxtts.config.training import Stage
+from myxtts.data.prepare import PrepareProgress, prepare
+from myxtts.errors import CheckpointError, MyXTTSError
+from myxtts.monitoring.console import LiveConsole
+from myxtts.monitoring.events import EventLog
+from myxtts.monitoring.report import write_report
+from myxtts.runtime.apply import apply_plan
+from myxtts.runtime.plan import DevicePlan
+from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
+from myxtts.runtime.precision import Precision
+from myxtts.synthesis.voice import load_parts, save_voice
+from myxtts.training.checkpoint import list_checkpoints
+from myxtts.training.recipes import STAGES
+from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+
+logger = logging.getLogger(__name__)
+
+PARTS_AFTER: dict[Stage, list[str]] = {"codec": ["dvae"], "gpt": ["dvae", "conditioning", "gpt"]}
+"""Parts that speak once a stage is done."""
+
+
+def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool, live_console: bool) -> int:
+    """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`."""
+    folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
+    with folder.lock():
+        if fresh and (aside := folder.start_afresh()):
+            logger.info("Earlier run moved to %s", aside)
+        elif folder.config.is_file():
+            saved = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
+            refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
+        with EventLog(folder.events) as events, LiveConsole(plain=not live_console) as console, _stop_signals() as stop:
+            events.subscribe(console.on_event)
+            try:
+                finished = TrainingRun(config, plan, precision, folder, events, stop).run()
+            except MyXTTSError as error:
+                events.write("run_end", reason="failed", message=error.problem)
+                raise
+            finally:
+                write_report(folder.path)
+            if not finished:
+                logger.info("Stopped and saved. To continue, run the same command again.")
+            events.write("run_end", reason="finished" if finished else "interrupted", message=str(folder.path))
+        write_report(folder.path)
+        logger.info("Report: %s", folder.path / "report.html")
+    return 0
+
+
+class TrainingRun:
+    """The stages of one run over one trainer."""
+
+    def __init__(
+        self,
+        config: XTTSConfig,
+        plan: DevicePlan,
+        precision: Precision,
+        folder: RunFolder,
+        events: EventLog,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._plan, self._precision, self._folder, self._events = plan, precision, folder, events
+        self._should_stop = should_stop
+        self._events.write("run_start", version=__version__, mode=plan.mode, stages=list(_stages(config)))
+        self._train, self._held_out = self._corpora(config)
+        self.tokenizer = self._train.prepared.tokenizer
+        model = dataclasses.replace(config.model, text_vocab=self.tokenizer.size)
+        self.config = dataclasses.replace(config, model=model)
+        self.config.to_yaml(folder.config)
+
+    def _corpora(self, config: XTTSConfig) -> tuple[Any, Any]:
+        from myxtts.training.stage_run import Corpus
+
+        assert config.data.train_data is not None
+        train = prepare(config.data.train_data, config.data, self._preparing)
+        if config.data.val_data is not None:
+            held_out = prepare(config.data.val_data, config.data, self._preparing, train.tokenizer)
+            return Corpus(train, np.arange(len(train))), Corpus(held_out, np.arange(len(held_out)))
+        learnt, kept = train.split()
+        return Corpus(train, learnt), Corpus(train, kept)
+
+    def _preparing(self, progress: PrepareProgress) -> None:
+        if progress.done == progress.total or progress.done % 500 == 0:
+            logger.info("Preparing: %d of %d clips, %d refused", progress.done, progress.total, progress.refused)
+
+    def run(self) -> bool:
+        """Every stage that was asked for, in order; `False` when asked to stop on the way."""
+        trainer = self._build_trainer()
+        from myxtts.training.stage_run import StageRun
+
+        done: list[Stage] = []
+        for stage in _stages(self.config):
+            self._load_what_it_needs(trainer, stage, done)
+            run = StageRun(
+                trainer,
+                stage,
+                self._train,
+                self._held_out,
+                self._folder,
+                self._events,
+                self._should_stop,
+                lambda finished: self._publish(trainer, finished),
+            )
+            logger.info("Stage %s: %d steps", stage, run.total_steps)
+            if not run.run():
+                return False
+            done.append(stage)
+        return True
+
+    def _build_trainer(self) -> Any:
+        apply_plan(self._plan)
+        self._events.write(
+            "devices",
+            mode=self._plan.mode,
+            lines=configuration_lines(self._plan),
+            simulated=self._plan.simulated,
+            data=dataclasses.asdict(self._plan.data) if self._plan.data is not None else None,
+            models=[dataclasses.asdict(role) for role in self._plan.models],
+        )
+        for line in pipeline_lines(self._plan, self.config.data.buffer_size):
+            logger.info(line)
+        self._events.write(
+            "pipeline",
+            data_device=self._plan.producer_device,
+            model_devices=[role.name for role in self._plan.models],
+            buffer_size=self.config.data.buffer_size,
+        )
+        for line in placement_lines(self._plan):
+            logger.info(line)
+        trainer = self._trainer()
+        self._events.write("model_placed", device=trainer.model_device, physical=self._plan.model.physical)
+        return trainer
+
+    def _trainer(self) -> Any:
+        import keras
+
+        from myxtts.runtime.seeds import seed_everything
+        from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
+        from myxtts.training.trainer import XTTSTrainer
+
+        keras.config.set_dtype_policy(self._precision)
+        seed_everything(self.config.training.seed)
+        training, data = self.config.training, self.config.data
+        if training.enable_memory_isolation and data.data_gpu is not None and isinstance(data.model_gpu, int):
+            return MemoryIsolatedDualGPUTrainer(
+                self.config, data.data_gpu, data.model_gpu, training.data_gpu_memory, training.model_gpu_memory
+            )
+        return XTTSTrainer(self.config)
+
+    def _load_what_it_needs(self, trainer: Any, stage: Stage, done: list[Stage]) -> None:
+        """A stage stands on the weights of the stages before it: of this run just now, or of its voice folder."""
+        needed = STAGES[: STAGES.index(stage)]
+        if not needed or all(earlier in done for earlier in needed):
+            return
+        missing = [earlier for earlier in needed if not list_checkpoints(self._folder.checkpoints(earlier))]
+        if missing:
+            raise CheckpointError(
+                f"stage {stage} needs stage {missing[0]}, which this run has not trained",
+                hint=f"run --stage {missing[0]} first, or leave --stage out to run all in order",
+            )
+        load_parts(self._folder.voice, trainer.model)
+
+    def _publish(self, trainer: Any, stage: Stage) -> None:
+        save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer)
+
+
+def _stages(config: XTTSConfig) -> tuple[Stage, ...]:
+    if config.training.stage is not None:
+        return (config.training.stage,)
+    return tuple(stage for stage in STAGES if stage in PARTS_AFTER)
+
+
+def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:
+    """The run's own file has the tokenizer's size in the place of the preset's."""
+    return {**saved, "model": {k: v for k, v in saved.get("model", {}).items() if k != "text_vocab"}}
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """SIGTERM and the first Ctrl-C ask to stop after the step at hand; a second Ctrl-C interrupts at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.append(number)
+        logger.info("Stopping after this step (again Ctrl-C to stop at once)")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

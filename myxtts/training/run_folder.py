@@ -1,0 +1,109 @@
+"""The folder of a run: what lies where, that one process at a time writes it, and starting afresh."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.loading import as_plain_values
+from myxtts.config.training import Stage
+from myxtts.errors import CheckpointError, TrainingError
+from myxtts.synthesis.voice import VOICE_FOLDER
+
+
+class RunFolder:
+    """Paths of a run; nothing is created before `lock`."""
+
+    def __init__(self, path: str | Path, checkpoint_dir: str | Path | None = None) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.events = self.path / "events.jsonl"
+        self.samples = self.path / "samples"
+        self.voice = self.path / VOICE_FOLDER
+        self.tensorboard = self.path / "tensorboard"
+        self._checkpoints = Path(checkpoint_dir) if checkpoint_dir is not None else self.path / "checkpoints"
+
+    def checkpoints(self, stage: Stage) -> Path:
+        return self._checkpoints / stage
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder; a second run in it is refused. The lock goes with the process, however it ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise TrainingError(
+                f"run folder {self.path} cannot be written: {error.strerror}", hint="choose another --run-dir"
+            ) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise TrainingError(
+                    f"another run (process {owner}) is writing {self.path}",
+                    hint="wait for it, stop it, or choose another --run-dir; watch it with myxtts monitor",
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def start_afresh(self) -> Path | None:
+        """Move everything of earlier runs into a folder of its own, and name it."""
+        earlier = [
+            path for path in (self.config, self.events, self.samples, self.voice, self.tensorboard) if path.exists()
+        ]
+        earlier += [path for path in (self._checkpoints, self.path / "report.html") if path.exists()]
+        if not earlier:
+            return None
+        aside = self.path / f"earlier-{time.strftime('%Y%m%d-%H%M%S')}"
+        aside.mkdir(exist_ok=True)
+        for path in earlier:
+            path.rename(aside / path.name)
+        return aside
+
+
+_MAY_CHANGE = {
+    "data": {
+        "num_workers",
+        "buffer_size",
+        "model_start_delay",
+        "data_gpu",
+        "model_gpu",
+        "cache_dir",
+        "train_data",
+        "val_data",
+    },
+    "model": {"dropout"},
+    "training": {
+        *("run_dir", "checkpoint_dir", "keep", "checkpoint_every", "validate_every", "stage", "log_every", "multi_gpu"),
+        *("visible_gpus", "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "simulate_gpus"),
+        *("epochs", "max_steps", "learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
+    },
+}
+"""Settings that a continued run may change: devices, pace and places, not what is learnt from which data."""
+
+
+def refuse_other_configuration(saved: dict[str, Any], config: XTTSConfig, where: Path) -> None:
+    """A run continues only with the settings that its weights and its data order depend on."""
+    current = as_plain_values(config)
+    differences = [
+        f"{name}: {saved[part].get(name)!r} in the run, {value!r} now"
+        for part, settings in current.items()
+        for name, value in settings.items()
+        if name not in _MAY_CHANGE[part] and name in saved.get(part, {}) and saved[part][name] != value
+    ]
+    if differences:
+        raise CheckpointError(
+            f"{where} was started with other settings: {'; '.join(differences)}",
+            hint="give the same settings, choose another --run-dir, or start over with --fresh",
+        )

@@ -1,0 +1,84 @@
+"""What the stages need beside the planned batches: a draw for every clip, and a reference clip of the same speaker.
+
+Both are functions of (seed, epoch, position), so a resumed run draws what an uninterrupted one would have drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.data.batching import BatchSource
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.pipeline import BatchSize
+
+REFERENCE_SECONDS = 3.0
+"""Longest reference; XTTS v2 takes up to 6 s, corpora of short sentences have about 3."""
+
+
+class DrawnBatches:
+    """A source of batches that adds `draw` (0 to 1 for each clip) and, if asked, `reference` and its lengths."""
+
+    def __init__(
+        self, source: BatchSource, prepared: PreparedCorpus, clips: np.ndarray, *, seed: int, references: bool
+    ) -> None:
+        self._source = source
+        self._prepared = prepared
+        self._seed = seed
+        self._clips_of_speaker = _group_by_speaker(prepared, clips) if references else None
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return self._source.batches_per_epoch
+
+    def __iter__(self) -> DrawnBatches:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        place = self._source.get_state()
+        batch: dict[str, Any] = dict(next(self._source))
+        random = np.random.default_rng([self._seed, place["epoch"], place["position"]])
+        batch["draw"] = random.random(len(batch["clip"]), dtype=np.float32)
+        if self._clips_of_speaker is not None:
+            batch["reference"], batch["reference_lengths"] = self._references(batch, random)
+        return batch
+
+    def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        assert self._clips_of_speaker is not None
+        longest = int(REFERENCE_SECONDS * SAMPLE_RATE)
+        waves = np.zeros((len(batch["clip"]), longest), np.int16)
+        lengths = np.zeros(len(batch["clip"]), np.int32)
+        for row, (clip, speaker) in enumerate(zip(batch["clip"], batch["speaker"], strict=True)):
+            others = self._clips_of_speaker[int(speaker)]
+            chosen = int(others[random.integers(len(others))])
+            if chosen == int(clip) and len(others) > 1:
+                chosen = int(others[(np.searchsorted(others, chosen) + 1) % len(others)])
+            wave, _ = self._prepared.read_arrays(chosen)
+            start = int(random.random() * max(0, len(wave) - longest))
+            piece = wave[start : start + longest]
+            waves[row, : len(piece)], lengths[row] = piece, len(piece)
+        return waves, lengths
+
+    def get_state(self) -> dict[str, int]:
+        return self._source.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self._source.set_state(dict(state))
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _group_by_speaker(prepared: PreparedCorpus, clips: np.ndarray) -> dict[int, np.ndarray]:
+    speakers = np.asarray(prepared.index.speaker)[clips]
+    return {int(speaker): np.sort(clips[speakers == speaker]) for speaker in np.unique(speakers)}
+
+
+def size_of(batch: Mapping[str, Any]) -> BatchSize:
+    """Audio seconds of a host batch, and of the rectangle that it takes with its padding."""
+    return BatchSize(
+        audio_seconds=float(batch["wave_lengths"].sum()) / SAMPLE_RATE, padded_seconds=batch["wave"].size / SAMPLE_RATE
+    )

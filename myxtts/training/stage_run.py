@@ -1,0 +1,281 @@
+"""One stage from its first step, or from its last checkpoint, to its end: the loop around the trainer's step."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.loading import as_plain_values
+from myxtts.config.training import Stage
+from myxtts.data.batching import batches
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.monitoring.events import EventLog
+from myxtts.monitoring.verdict import judge
+from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
+from myxtts.pipeline.pipeline import PipelineBase
+from myxtts.runtime.leaks import detect_memory_leak
+from myxtts.runtime.memory import memory_of_plan
+from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
+from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.recipes import StageRecipe, recipe_for
+from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+from myxtts.training.sources import DrawnBatches, size_of
+from myxtts.training.steps.codec import CodecStage
+from myxtts.training.trainer import StepResult, XTTSTrainer
+
+logger = logging.getLogger(__name__)
+
+VALIDATION_BATCHES = 8
+SCALE_BATCHES = 8
+CHECK_EVERY = 100
+LEAK_WINDOW = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Prepared clips and which of them this run uses."""
+
+    prepared: PreparedCorpus
+    clips: np.ndarray
+
+
+class StageRun:
+    """Runs a stage over the pipeline that the plan asks for; saves, validates and reports on the way."""
+
+    def __init__(
+        self,
+        trainer: XTTSTrainer,
+        stage: Stage,
+        train: Corpus,
+        held_out: Corpus,
+        folder: RunFolder,
+        events: EventLog,
+        should_stop: Callable[[], bool],
+        on_checkpoint: Callable[[Stage], None],
+    ) -> None:
+        self.trainer, self.stage, self.folder, self.events = trainer, stage, folder, events
+        self.config: XTTSConfig = trainer.config
+        self._train, self._held_out = train, held_out
+        self._should_stop, self._on_checkpoint = should_stop, on_checkpoint
+        self._memory: list[tuple[int, float]] = []
+        self._leak_reported = False
+        self._warned: set[str] = set()
+        self._validation: list[DeviceBatch] | None = None
+        source = self._source(self._train)
+        self.total_steps = total_steps(self.config, stage, source.batches_per_epoch)
+        source.close()
+
+    def run(self) -> bool:
+        """Train to the end. `False` if it was asked to stop before; the state is saved either way."""
+        training = self.config.training
+        recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
+        self.trainer.start_stage(self.stage, recipe)
+        source = self._source(self._train)
+        self._restore_or_begin(source)
+        if self.trainer.step_number >= self.total_steps:
+            source.close()
+            return True
+        with self._pipeline(source) as pipeline:
+            self._warm_up(pipeline)
+            while self.trainer.step_number < self.total_steps and not self._should_stop():
+                taken = [next(pipeline) for _ in range(training.grad_accum)]
+                result = self.trainer.learn(taken)
+                self._watch(pipeline, result)
+                step = result.step
+                last = step == self.total_steps
+                if last or step % training.validate_every == 0 or step % training.checkpoint_every == 0:
+                    with pipeline.pause():
+                        self._validate_and_save(step, taken[-1].state, last=last)
+            finished = self.trainer.step_number >= self.total_steps
+            if not finished:
+                self._save(taken[-1].state if "taken" in locals() else source.get_state())
+        if finished:
+            self.events.write("stage_done", stage=self.stage, step=self.trainer.step_number)
+        return finished
+
+    # Beginning
+
+    def _source(self, corpus: Corpus, *, epochs: int | None = None) -> DrawnBatches:
+        recipe = recipe_for(self.config, self.stage)
+        settings = dataclasses.replace(
+            self.config.data, batch_size=recipe.batch_size, batch_seconds=recipe.batch_seconds
+        )
+        seed = self.config.training.seed
+        source = batches(corpus.prepared, config=settings, seed=seed, clips=corpus.clips, epochs=epochs)
+        return DrawnBatches(source, corpus.prepared, corpus.clips, seed=seed, references=self.stage != "codec")
+
+    def _restore_or_begin(self, source: DrawnBatches) -> None:
+        folder = self.folder.checkpoints(self.stage)
+        checkpoint = load_latest(folder)
+        if checkpoint is not None:
+            refuse_other_configuration(checkpoint.state["config"], self.config, folder)
+            self.trainer.restore(checkpoint)
+            source.set_state(checkpoint.state["data"])
+            logger.info("Stage %s continues at step %d of %d", self.stage, checkpoint.step, self.total_steps)
+            return
+        stage = self.trainer.current_stage()
+        if isinstance(stage, CodecStage):
+            sample = self._source(self._train)
+            stage.fit_mel_scale([stage.process(next(sample)) for _ in range(SCALE_BATCHES)])
+            sample.close()
+
+    def _pipeline(self, source: DrawnBatches) -> PipelineBase:
+        plan, data = self.trainer.plan, self.config.data
+        common: dict[str, Any] = {
+            "data_device": plan.producer_device,
+            "model_devices": [role.name for role in plan.models],
+            "start_delay_s": data.model_start_delay,
+            "deep_copy": plan.simulated,
+            "split": split_rows if len(plan.models) > 1 else None,
+            "measure": size_of,
+        }
+        process = self.trainer.current_stage().process
+        if plan.two_roles:
+            return Pipeline(source, process, buffer_size=data.buffer_size, **common)
+        return SequentialPipeline(source, process, host_buffer_size=data.buffer_size, **common)
+
+    def _warm_up(self, pipeline: PipelineBase) -> None:
+        logger.info(warmup_line(self.config.data.model_start_delay))
+        ready = pipeline.wait_until_ready()
+        self.events.write("warmup", **dataclasses.asdict(ready))
+        logger.info(TRAINING_STARTS)
+        self.events.write(
+            "training_start", stage=self.stage, step=self.trainer.step_number + 1, total_steps=self.total_steps
+        )
+
+    # While it runs
+
+    def _watch(self, pipeline: PipelineBase, result: StepResult) -> None:
+        step, every = result.step, self.config.training.log_every
+        memory = memory_of_plan(self.trainer.plan)
+        if memory["model"].current_mb is not None:
+            self._memory = [*self._memory[-LEAK_WINDOW:], (step, memory["model"].current_mb)]
+        if step == 1 or step % every == 0 or step == self.total_steps:
+            self.events.write(
+                "step",
+                stage=self.stage,
+                step=step,
+                loss=result.loss,
+                gradient_norm=result.gradient_norm,
+                skipped=self.trainer.skipped_steps,
+                **result.figures,
+            )
+        if step % every == 0:
+            figures = pipeline.telemetry.window()
+            self.events.write("window", stage=self.stage, step=step, **figures.to_event())
+            self.events.write("memory", devices={name: dataclasses.asdict(m) for name, m in memory.items()})
+            verdict = judge(figures)
+            if verdict.level == "warning" and step > every:
+                self._warn(verdict.problem, verdict.advice)
+        if step % CHECK_EVERY == 0:
+            self.trainer.current_stage().check(step)
+            self._look_for_leak(memory["model"].device)
+
+    def _look_for_leak(self, device: str) -> None:
+        report = detect_memory_leak(self._memory)
+        if report.leaking and not self._leak_reported:
+            self._leak_reported = True
+            logger.warning("%s on %s", report.describe(), device)
+            self.events.write("leak", device=device, mb_per_step=report.rate_mb_per_1000_steps / 1000)
+
+    def _warn(self, message: str, hint: str) -> None:
+        # One warning for each flag to change: the figures in the words differ from window to window.
+        if hint not in self._warned:
+            self._warned.add(hint)
+            logger.warning("%s: %s", message, hint)
+            self.events.write("warning", message=message, hint=hint)
+
+    # Validation and checkpoints
+
+    def _validate_and_save(self, step: int, data_state: Any, *, last: bool) -> None:
+        training = self.config.training
+        loss = None
+        if last or step % training.validate_every == 0:
+            figures = self.validate()
+            loss = figures.get("loss")
+            if loss is not None:
+                self.events.write("validation", stage=self.stage, step=step, **figures)
+        if last or step % training.checkpoint_every == 0 or loss is not None:
+            path = self._save(data_state)
+            if loss is not None and math.isfinite(loss):
+                mark_best(path.parent, step, loss)
+
+    def validate(self) -> dict[str, float]:
+        """Held-out losses over the same few batches each time; empty where no batch can be made."""
+        if self._validation is None:
+            self._validation = self._validation_batches()
+        return self.trainer.evaluate(self._validation) if self._validation else {}
+
+    def _validation_batches(self) -> list[DeviceBatch]:
+        replicas = len(self.trainer.plan.models)
+        if len(self._held_out.clips) < replicas:
+            self._warn(f"{len(self._held_out.clips)} clips are held out, too few to validate", "add --val-data")
+            return []
+        source = self._source(self._held_out, epochs=1)
+        kept: list[DeviceBatch] = []
+        plan = self.trainer.plan
+        with SequentialPipeline(
+            _LargeEnough(source, replicas),
+            self.trainer.current_stage().process,
+            data_device=plan.producer_device,
+            model_devices=[role.name for role in plan.models],
+            host_buffer_size=0,
+            deep_copy=plan.simulated,
+            split=split_rows if replicas > 1 else None,
+        ) as pipeline:
+            for batch in pipeline:
+                kept.append(batch)
+                if len(kept) == VALIDATION_BATCHES:
+                    break
+        return kept
+
+    def _save(self, data_state: Any) -> Path:
+        step = self.trainer.step_number
+        state = {
+            "stage": self.stage,
+            "data": dict(data_state),
+            "config": as_plain_values(self.config),
+            "skipped_steps": self.trainer.skipped_steps,
+            "total_steps": self.total_steps,
+        }
+        checkpoint = Checkpoint(step=step, arrays=self.trainer.arrays(), state=state)
+        path = save_checkpoint(self.folder.checkpoints(self.stage), checkpoint, keep=self.config.training.keep)
+        self.events.write("checkpoint", stage=self.stage, step=step, path=path)
+        self._on_checkpoint(self.stage)
+        return path
+
+
+class _LargeEnough:
+    """A source without batches that have fewer rows than there are replicas."""
+
+    def __init__(self, source: DrawnBatches, rows: int) -> None:
+        self._source, self._rows = source, rows
+
+    def __next__(self) -> dict[str, Any]:
+        while True:
+            batch = next(self._source)
+            if len(batch["clip"]) >= self._rows:
+                return batch
+
+    def get_state(self) -> dict[str, int]:
+        return self._source.get_state()
+
+    def set_state(self, state: Any) -> None:
+        self._source.set_state(state)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def total_steps(config: XTTSConfig, stage: Stage, batches_per_epoch: int) -> int:
+    """The recipe's steps (or `--max-steps`), but no more than `--epochs` passes over the corpus."""
+    recipe: StageRecipe = recipe_for(config, stage)
+    by_epochs = math.ceil(config.training.epochs * batches_per_epoch / config.training.grad_accum)
+    return max(1, min(recipe.steps, by_epochs))

@@ -1,0 +1,65 @@
+"""Which codes the guards call a fault, and where they would cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from myxtts.errors import ConfigError
+from myxtts.models.guards import GuardConfig, expected_limit, judge, loop_start
+
+GUARDS = GuardConfig(loop_codes=32, tail_codes=10, skip_tokens=4)
+
+
+def speech(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 1024, count)
+
+
+@pytest.mark.parametrize("pattern", [[7], [7, 8], [1, 2, 3, 4, 5], list(range(16))])
+def test_a_pattern_repeated_until_the_end_is_a_loop_cut_after_its_first_turn(pattern: list[int]) -> None:
+    codes = np.concatenate([speech(50), np.tile(np.array(pattern) + 2000, 40)])
+
+    assert loop_start(codes, GUARDS) == 50 + len(pattern)
+    assert judge(codes, True, 100, GUARDS).fault == "loop"
+
+
+def test_a_pause_and_a_repeat_in_the_middle_are_no_loop() -> None:
+    pause_in_the_middle = np.concatenate([speech(40), np.full(60, 5), speech(40, 1)])
+    short_pause_at_the_end = np.concatenate([speech(40), np.full(20, 5)])
+
+    assert loop_start(pause_in_the_middle, GUARDS) is None
+    assert loop_start(short_pause_at_the_end, GUARDS) is None
+    assert loop_start(np.array([], np.int32), GUARDS) is None
+
+
+def test_speech_that_did_not_stop_is_a_fault_and_keeps_all_codes() -> None:
+    verdict = judge(speech(80), False, 20, GUARDS)
+
+    assert (verdict.fault, verdict.keep) == ("no stop", 80)
+    assert judge(speech(80), True, 20, GUARDS).good
+
+
+def test_a_tail_after_the_text_is_cut() -> None:
+    spoken_token = np.concatenate([np.arange(20).repeat(3), np.full(60, 20)])
+
+    verdict = judge(speech(120), True, 20, GUARDS, spoken_token)
+
+    # The last token starts at code 57, and 10 more codes may follow.
+    assert (verdict.fault, verdict.keep) == ("tail", 67)
+
+
+def test_words_left_out_are_a_skip() -> None:
+    smooth = np.arange(20).repeat(3)
+    jumping = np.concatenate([smooth[:24], smooth[42:]])
+
+    assert judge(speech(60), True, 20, GUARDS, smooth).good
+    assert judge(speech(42), True, 20, GUARDS, jumping).fault == "skip"
+
+
+def test_a_longer_text_may_take_longer() -> None:
+    assert expected_limit(10, GuardConfig(codes_per_token=8, spare_codes=5)) == 85
+
+
+def test_a_loop_shorter_than_a_word_is_refused_as_a_setting() -> None:
+    with pytest.raises(ConfigError, match="loop_codes is 2"):
+        GuardConfig(loop_codes=2)
