@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -160,7 +160,7 @@ class BatchSource:
     def get_state(self) -> dict[str, int]:
         return self._state().to_dict()
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         """Go to where `get_state` was called; the next batch is the one that followed then."""
         wanted = ReaderState.from_dict(state)
         wanted.check_against(self._state())

@@ -9,7 +9,7 @@ import pytest
 
 from myxtts.cli.prepare import main
 from tests.corpus_maker import make_ljspeech
-from tests.processes import run
+from tests.processes import myxtts
 
 
 @pytest.fixture
@@ -56,8 +56,19 @@ def test_a_flag_of_the_settings_reaches_them(corpus: Path, capsys: pytest.Captur
 
 
 def test_without_a_terminal_progress_is_a_plain_line(corpus: Path) -> None:
-    shown = run("-c", f"from myxtts.cli.prepare import main; main({prepare(corpus)!r})")
+    shown = myxtts("prepare", *prepare(corpus))
 
     assert shown.returncode == 0, shown.stderr
     assert "prepared 12 of 12 clips, 1 refused" in shown.stderr
     assert "\x1b" not in shown.stdout + shown.stderr
+
+
+def test_too_many_refusals_end_with_two_lines_and_code_1(corpus: Path) -> None:
+    shown = myxtts("prepare", *prepare(corpus, "--max-refused-share", "0.01"))
+
+    assert shown.returncode == 1
+    problem, hint = shown.stderr.strip().splitlines()[-2:]
+    assert problem.startswith("error: 1 of 12 clips were refused (8%)")
+    assert "metadata.csv, line 4" in problem
+    assert "--max-refused-share" in hint
+    assert "Traceback" not in shown.stderr
