@@ -162,7 +162,7 @@ from myxtts.data.batching import batches
 from myxtts.data.prepared import open_prepared
 process = psutil.Process()
 before = process.memory_info().rss
-started = time.perf_counter()
+started, cpu = time.perf_counter(), time.process_time()
 prepared = open_prepared(sys.argv[1])
 opened = time.perf_counter() - started
 source = batches(prepared, config=DataConfig(), seed=0)
@@ -171,6 +171,7 @@ planned = time.perf_counter() - started
 print(json.dumps({
     "open_seconds": round(opened, 3),
     "open_and_plan_seconds": round(planned, 3),
+    "open_and_plan_cpu_seconds": round(time.process_time() - cpu, 3),
     "rss_growth_mb": round((process.memory_info().rss - before) / 1e6, 1),
     "rss_mb": round(process.memory_info().rss / 1e6, 1),
     "padding_share": round(source.wave_padding_share, 4),
