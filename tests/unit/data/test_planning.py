@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myxtts.data.buckets import bucket_of, choose_bounds
+from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
 from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan
 from myxtts.errors import DataError
 
@@ -128,7 +128,7 @@ def test_a_plan_over_some_clips_has_only_those() -> None:
 @settings(max_examples=60, deadline=None)
 def test_bounds_are_the_cheapest_that_hold_all(lengths: list[int], count: int) -> None:
     array = np.array(lengths)
-    bounds = choose_bounds(array, count, 8)
+    bounds = choose_bounds(histogram_of(array, 8), count)
 
     assert len(bounds) <= count
     assert (np.diff(bounds) > 0).all()
