@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from myxtts.data.demo_corpus import write_demo_corpus
+from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from tests.processes import ROOT, run
 
 STEPS = 24
@@ -21,7 +21,7 @@ STEPS = 24
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus") / "demo"
-    write_demo_corpus(folder, minutes=1.0, workers=1)
+    write_demo_corpus(folder, DemoSettings(minutes=1.0), workers=1)
     return folder
 
 
