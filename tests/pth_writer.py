@@ -7,7 +7,7 @@ import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Storage:
 
 
 class Writer(pickle._Pickler):  # the Python pickler: the C one cannot write a global that is not importable
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)
 
     def persistent_id(self, item: Any) -> Any:
         if isinstance(item, Storage):

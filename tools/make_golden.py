@@ -65,9 +65,7 @@ def make_hifigan() -> Path:
     original = HifiDecoder(decoder_input_dim=HIFIGAN.latent_width)
     shapes = fill(original.waveform_decoder)
     original.eval()
-    wave_B1S = original(
-        torch.from_numpy(HIFIGAN.latents_BND()), g=torch.from_numpy(HIFIGAN.speaker_BV()).unsqueeze(-1)
-    )
+    wave_B1S = original(torch.from_numpy(HIFIGAN.latents_BND()), g=torch.from_numpy(HIFIGAN.speaker_BV()).unsqueeze(-1))
     return formula.save("hifigan", shapes, {"wave": wave_B1S[:, 0].detach().numpy()})
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import DVAE_MEL, MelSettings, Tensor, _checked_norms, analysis_window, mel_filterbank
+from myxtts.audio.mel import DVAE_MEL, MelSettings, Tensor, analysis_window, checked_norms, mel_filterbank
 from myxtts.errors import ConfigError
 
 _SPREAD_ITERATIONS = 30
@@ -47,7 +47,7 @@ class GriffinLim:
                 hint="the defaults are 32 and 0.99",
             )
         self.settings = settings
-        self.channel_norms = _checked_norms(channel_norms, settings.n_mels)
+        self.channel_norms = checked_norms(channel_norms, settings.n_mels)
         self.iterations, self.momentum, self.seed = iterations, momentum, seed
         self._filters_FM = mel_filterbank(settings)
         self._window_W = analysis_window(settings)

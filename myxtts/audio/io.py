@@ -81,4 +81,5 @@ def write_audio(path: str | os.PathLike[str], samples: ArrayLike, sample_rate: i
 def to_int16(samples: ArrayLike) -> NDArray[np.int16]:
     """Float samples in [-1, 1] as 16-bit PCM; what lies outside is clipped, what is no number becomes silence."""
     clean = np.nan_to_num(np.asarray(samples, np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
-    return np.clip(np.rint(clean * 32768.0), -32768, 32767).astype(np.int16)
+    pcm: NDArray[np.int16] = np.clip(np.rint(clean * 32768.0), -32768, 32767).astype(np.int16)
+    return pcm

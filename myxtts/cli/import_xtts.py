@@ -43,9 +43,7 @@ def import_folder(source: Path, out: Path) -> None:
         raise ConfigError(
             f"{source / 'vocab.json'} is not a vocabulary of XTTS v2", hint="use the vocab.json beside model.pth"
         )
-    config, weights = read_folder(
-        source, text_start_token=tokenizer.start_id, text_stop_token=tokenizer.stop_id
-    )
+    config, weights = read_folder(source, text_start_token=tokenizer.start_id, text_stop_token=tokenizer.stop_id)
     count = sum(value.size for value in weights.values())
     print(f"{len(weights)} weights, {count / 1e6:.1f} M numbers, {tokenizer.size} text tokens")
     out.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from myxtts.errors import DataError
 from myxtts.monitoring.console import LiveConsole, print_snapshot
 from myxtts.monitoring.events import EventFollower
 from myxtts.monitoring.report import write_report
+from myxtts.monitoring.run_state import RunState
 
 POLL_S = 0.5
 
@@ -25,7 +26,7 @@ POLL_S = 0.5
 class MonitorArgs:
     """Shows a run that goes on in another terminal, or how one went."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run: what --run-dir named."""
 
     once: bool = False
@@ -36,7 +37,7 @@ class MonitorArgs:
 
 
 def main(argv: list[str]) -> int:
-    args = tyro.cli(MonitorArgs, args=argv, prog="myxtts monitor")
+    args = tyro.cli(MonitorArgs, args=argv, prog="myxtts monitor", config=(tyro.conf.FlagCreatePairsOff,))
     log = args.run / "events.jsonl"
     if not log.is_file():
         raise DataError(
@@ -48,10 +49,9 @@ def main(argv: list[str]) -> int:
         return 0
     follower = EventFollower(log)
     if args.once:
-        console = LiveConsole(plain=True)
-        for event in follower.poll():
-            console.state.apply(event)
-        print_snapshot(console.state, stream=sys.stdout)
+        state = RunState(follower.poll())
+        state.looked_at = time.time()
+        print_snapshot(state, stream=sys.stdout)
         return 0
     return _follow(follower)
 
@@ -66,6 +66,7 @@ def _follow(follower: EventFollower) -> int:
             while console.state.ended is None:
                 for event in follower.poll():
                     console.on_event(event)
+                console.state.looked_at = time.time()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         return 0

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 Batch = dict[str, NDArray[Any]]
 
 DEFAULT_BATCH_SECONDS = 120.0
+"""A batch's budget where neither --batch-size nor --batch-seconds is given and no recipe has set one."""
 _READ_THREADS = 2
 _READ_AHEAD_BATCHES = 4
 """Enough to hide a read; the pipeline's own buffer (--buffer-size) comes after this one."""
@@ -159,7 +160,7 @@ class BatchSource:
     def get_state(self) -> dict[str, int]:
         return self._state().to_dict()
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         """Go to where `get_state` was called; the next batch is the one that followed then."""
         wanted = ReaderState.from_dict(state)
         wanted.check_against(self._state())
@@ -205,7 +206,11 @@ def batches(
     reader, readers = shard
     if not 0 <= reader < readers:
         raise DataError(f"reader {reader} of {readers} was asked for", hint=f"readers are 0 to {readers - 1}")
-    limits = BatchLimits(int((config.batch_seconds or DEFAULT_BATCH_SECONDS) * SAMPLE_RATE), config.batch_size)
+    if config.batch_size is not None:
+        limits = BatchLimits(rows=config.batch_size)
+    else:
+        seconds = config.batch_seconds if config.batch_seconds is not None else DEFAULT_BATCH_SECONDS
+        limits = BatchLimits(samples=int(seconds * SAMPLE_RATE))
     chosen = None if clips is None else np.asarray(clips, np.int64)
     source = PlannedBatches(prepared, chosen, limits, seed, shard)
     workers = config.num_workers if num_workers is None else num_workers

@@ -5,6 +5,8 @@ Pure functions of an array of lengths: nothing here knows of files, seeds or epo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,14 +14,33 @@ _BINS = 256
 """Lengths are sorted into at most this many steps first: exact enough, and independent of the corpus's size."""
 
 
-def choose_bounds(lengths: NDArray[np.integer], count: int, multiple: int) -> NDArray[np.int64]:
-    """At most `count` ascending bounds, multiples of `multiple`, that pad these lengths least.
+@dataclass(frozen=True, slots=True)
+class LengthHistogram:
+    """Distinct rounded lengths, ascending, and how many clips have each."""
 
-    Exact dynamic programme over the distinct rounded lengths; the last bound holds the longest clip.
-    """
+    values: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def per_bucket(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many clips each bound takes; exact, because bounds are among the values."""
+        weights = np.bincount(bucket_of(self.values, bounds), self.counts, minlength=len(bounds))
+        return weights.astype(np.int64)
+
+
+def histogram_of(lengths: NDArray[np.integer], multiple: int) -> LengthHistogram:
+    """Lengths rounded up to multiples of `multiple`, or of more where there would be too many steps."""
     step = multiple * max(1, -(-int(lengths.max()) // (multiple * _BINS)))
-    rounded = -(-lengths.astype(np.int64) // step) * step
-    values, counts = np.unique(rounded, return_counts=True)
+    counts = np.bincount(-(-lengths.astype(np.int64) // step))
+    steps = np.flatnonzero(counts)
+    return LengthHistogram(steps * step, counts[steps])
+
+
+def choose_bounds(histogram: LengthHistogram, count: int) -> NDArray[np.int64]:
+    """At most `count` ascending bounds among the rounded lengths that pad them least.
+
+    Exact dynamic programme; the last bound holds the longest clip.
+    """
+    values, counts = histogram.values, histogram.counts
     below = np.concatenate([[0], np.cumsum(counts)])
     bins = len(values)
     count = min(count, bins)
@@ -41,4 +62,4 @@ def choose_bounds(lengths: NDArray[np.integer], count: int, multiple: int) -> ND
 
 def bucket_of(lengths: NDArray[np.integer], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each length, the index of the smallest bound that holds it."""
-    return np.searchsorted(bounds, lengths, side="left").astype(np.int64)
+    return np.searchsorted(bounds, lengths, side="left")

@@ -78,10 +78,12 @@ def normalise_loudness(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def _judge_header(path: str, config: DataConfig) -> float:
     """Seconds of audio that the header claims; refuses what it rules out."""
     try:
-        if Path(path).stat().st_size == 0:
-            raise _refused("the file is empty")
-        with Path(path).open("rb") as file, soundfile.SoundFile(file) as sound:
-            seconds, extra = float(sound.frames / max(sound.samplerate, 1)), sound.extra_info
+        with Path(path).open("rb") as file:
+            if not file.read(1):
+                raise _refused("the file is empty")
+            file.seek(0)
+            with soundfile.SoundFile(file) as sound:
+                seconds, extra = float(sound.frames / max(sound.samplerate, 1)), sound.extra_info
     except OSError as error:
         raise _refused(f"cannot be read: {error.strerror or error}") from error
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:

@@ -42,19 +42,23 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 VOICES: tuple[EspeakVoice, ...] = (
-    EspeakVoice(name="dara", variant="m3", pitch=28, pitch_range=40, words_per_minute=150),
-    EspeakVoice(name="mina", variant="f2", pitch=62, pitch_range=55, words_per_minute=160),
-    EspeakVoice(name="olaf", variant="m7", pitch=50, pitch_range=60, words_per_minute=165),
-    EspeakVoice(name="tess", variant="f5", pitch=80, pitch_range=50, words_per_minute=155),
-    EspeakVoice(name="bruno", variant="croak", pitch=40, pitch_range=50, words_per_minute=155),
-    EspeakVoice(name="annie", variant="Annie", pitch=60, pitch_range=60, words_per_minute=160),
+    EspeakVoice(name="pablo", variant="pablo", pitch=50, words_per_minute=150),
+    EspeakVoice(name="fiona", variant="f4", pitch=70, pitch_range=40, words_per_minute=150),
+    EspeakVoice(name="edward", variant="edward", pitch=50, words_per_minute=150),
+    EspeakVoice(name="steph", variant="steph", pitch=70, words_per_minute=155),
+    EspeakVoice(name="victor", variant="victor", pitch=50, words_per_minute=155),
+    EspeakVoice(name="greta", variant="grandma", pitch=60, words_per_minute=150),
 )
-"""Speakers with vocal tracts of their own; each speaks every language."""
+"""Speakers with vocal tracts of their own; each speaks every language.
+
+Chosen by measuring 28 variants: Resemblyzer's cosine is 0.93 within a speaker and at most 0.67 between two of the first
+four (0.76 of all six), and an ASR understands each.
+"""
 
 _VERSION = 1
 _CLIPS_A_JOB = 40
 # Seconds of speech = a + b * characters of normalised text, fitted to these voices.
-_SECONDS_OF_CHARS = {"en": (0.55, 0.064), "fa": (0.55, 0.078)}
+_SECONDS_OF_CHARS = {"en": (0.41, 0.0512), "fa": (0.26, 0.0813)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,12 +60,12 @@ _ENGLISH = _Grammar(
         "Listen: the {noun} is {where}, not {where2}.",
     ),
     slots=_slots(
-        adj="old, quiet, bright, heavy, gentle, narrow, yellow, frozen, strange, thick, clever, empty, purple, shallow, "
-        "useful, wooden, huge, tiny, rough, golden, sharp, busy, warm, joyful, broken, measured, usual",
+        adj="old, quiet, bright, heavy, gentle, narrow, yellow, frozen, strange, thick, clever, empty, purple, "
+        "shallow, useful, wooden, huge, tiny, rough, golden, sharp, busy, warm, joyful, broken, measured, usual",
         noun="river, garden, kettle, judge, window, teacher, violin, bridge, oyster, ship, pillow, chair, machine, "
         "village, thumb, shadow, engine, orange, feather, jacket, mouth, field, treasure, balloon, cupboard, highway",
-        noun2="box, lantern, hat, fish, cloud, letter, thread, boy, church, leaf, song, wall, zebra, voyage, cup, brush, "
-        "mirror, road, vision, spoon, path, ring, jungle, coat, fountain",
+        noun2="box, lantern, hat, fish, cloud, letter, thread, boy, church, leaf, song, wall, zebra, voyage, cup, "
+        "brush, mirror, road, vision, spoon, path, ring, jungle, coat, fountain",
         did="found, carried, painted, watched, followed, touched, moved, opened, forgot, measured, chose, pushed, "
         "washed, joined, covered, weighed, caught, sold",
         done="found, painted, opened, washed, moved, chosen, measured, sold, covered, caught",
@@ -116,10 +116,47 @@ _PERSIAN = _Grammar(
 _GRAMMARS = {"en": _ENGLISH, "fa": _PERSIAN}
 
 _UNFIT = frozenset(
-    "fuck fucking fucked shit bitch ass sex sexual sexy porn nude dick cock pussy rape kill killed killing murder dead "
-    "death die died nazi gay hell damn bullshit crap drug drugs gun guns terrorist suicide".split()
+    [
+        "fuck",
+        "fucking",
+        "fucked",
+        "shit",
+        "bitch",
+        "ass",
+        "sex",
+        "sexual",
+        "sexy",
+        "porn",
+        "nude",
+        "dick",
+        "cock",
+        "pussy",
+        "rape",
+        "kill",
+        "killed",
+        "killing",
+        "murder",
+        "dead",
+        "death",
+        "die",
+        "died",
+        "nazi",
+        "gay",
+        "hell",
+        "damn",
+        "bullshit",
+        "crap",
+        "drug",
+        "drugs",
+        "gun",
+        "guns",
+        "terrorist",
+        "suicide",
+    ]
 )
-_UNFIT_PERSIAN = frozenset("سکس کشته مرگ قتل جنگ لعنتی گه کیر کس کون جنده اعدام ترور".split())
+_UNFIT_PERSIAN = frozenset(
+    ["سکس", "کشته", "مرگ", "قتل", "جنگ", "لعنتی", "گه", "کیر", "کس", "کون", "جنده", "اعدام", "ترور"]
+)
 _PERSIAN_WORD = re.compile("[آاأبپتثجچحخدذرزژسشصضطظعغفقکگلمنوهیئ]{3,}")
 _ENGLISH_WORD = re.compile("[a-z]{2,}")
 

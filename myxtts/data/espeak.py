@@ -46,12 +46,12 @@ def speak(text: str, voice: EspeakVoice, espeak_language: str) -> NDArray[np.int
     library_path, data_path = _private_library()
     chunks: list[bytes] = []
 
-    @_CALLBACK
-    def collect(samples: Any, count: int, _events: Any) -> int:
+    def keep(samples: Any, count: int, _events: Any) -> int:
         if samples and count > 0:
             chunks.append(ctypes.string_at(samples, count * 2))
         return 0
 
+    collect = _CALLBACK(keep)
     library = ctypes.CDLL(library_path)
     try:
         _start(library, collect, data_path)

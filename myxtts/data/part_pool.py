@@ -75,6 +75,8 @@ class PartWorker:
                 on_clip(answer["end"])
             elif "failed" in answer:
                 raise ShardWriteError(answer["failed"])
+            elif "problem" in answer:
+                raise DataError(answer["problem"], hint=answer["hint"])
             else:
                 return
 

@@ -16,6 +16,7 @@ from myxtts.config.data import DataConfig
 from myxtts.data.commits import entry_from_json
 from myxtts.data.parts import process_part
 from myxtts.data.shards import ShardWriteError
+from myxtts.errors import MyXTTSError
 from myxtts.text.tokenizer import load_tokenizer
 
 
@@ -48,6 +49,8 @@ def main() -> int:
                 )
             except ShardWriteError as error:
                 answer(failed=str(error))
+            except MyXTTSError as error:
+                answer(problem=error.problem, hint=error.hint)
             else:
                 answer(done=job["part"])
     return 0

@@ -14,7 +14,7 @@ from myxtts.data.commits import PartResult, commit_part, shard_path
 from myxtts.data.corpora import Entry, Refusal
 from myxtts.data.records import ClipRecord, encode_record
 from myxtts.data.shards import write_shard
-from myxtts.errors import DataError
+from myxtts.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from myxtts.text.tokenizer import Tokenizer
@@ -66,7 +66,10 @@ def prepare_clip(entry: Entry, config: DataConfig, tokenizer: Tokenizer) -> Clip
             f"the text has {len(entry.text)} characters, more than --max-text-chars {config.max_text_chars}",
             hint="split the clip, or raise the limit",
         )
-    tokens = tokenizer.encode(entry.text, entry.language)
+    try:
+        tokens = tokenizer.encode(entry.text, entry.language)
+    except ConfigError as error:
+        raise DataError(error.problem, hint=error.hint) from error
     if not tokenizer.decode(tokens).strip():
         raise DataError("nothing in the text can be spoken", hint="correct the text or remove the line")
     wave = load_clip(entry.audio.path, config)

@@ -6,14 +6,14 @@ and every process that makes it gets the same one. All epochs of a corpus have t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.data.buckets import bucket_of, choose_bounds
+from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
 from myxtts.errors import DataError
 
 WAVE_MULTIPLE = 1024
@@ -29,13 +29,14 @@ _TEXT_WINDOW_BATCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much goes into a batch: `rows` clips, or as many as `samples` hold with their padding."""
+    """Most that goes into a batch: samples with their padding, clips, or both; a batch has one clip at least."""
 
-    samples: int
+    samples: int | None = None
     rows: int | None = None
 
     def rows_at(self, padded_samples: int) -> int:
-        return self.rows if self.rows is not None else max(1, self.samples // padded_samples)
+        fitting = [] if self.samples is None else [self.samples // padded_samples]
+        return max(1, min([*fitting, *([] if self.rows is None else [self.rows])]))
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,19 @@ class BatchPlanner:
 
     def _settle(self, limits: BatchLimits, readers: int) -> None:
         """Take the fewest buckets that pad little enough, then smaller batches until every reader has one."""
+        lengths = histogram_of(self._wave, WAVE_MULTIPLE)
         least = None
         for count in _BUCKET_COUNTS:
-            bounds = choose_bounds(self._wave, count, WAVE_MULTIPLE)
-            rows, padded = _cut(bucket_of(self._wave, bounds), bounds, limits)
+            bounds = choose_bounds(lengths, count)
+            rows, padded = _cut(lengths.per_bucket(bounds), bounds, limits)
             total = int((rows * padded).sum())
             if least is None or total < least:
                 least, self._bounds, self._rows, self._padded = total, bounds, rows, padded
             if 1 - self._wave.sum() / least <= _PADDING_WANTED:
                 break
         while len(self._rows) < readers:
-            limits = BatchLimits(limits.samples, max(1, int(self._rows.max()) // 2))
-            self._rows, self._padded = _cut(bucket_of(self._wave, self._bounds), self._bounds, limits)
+            limits = replace(limits, rows=max(1, int(self._rows.max()) // 2))
+            self._rows, self._padded = _cut(lengths.per_bucket(self._bounds), self._bounds, limits)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -108,18 +110,20 @@ class BatchPlanner:
         return float(1 - self._wave.sum() / (self._rows * self._padded).sum())
 
     @cached_property
-    def _buckets(self) -> NDArray[np.int64]:
-        return bucket_of(self._wave, self._bounds)
+    def _buckets(self) -> NDArray[np.int8]:
+        """Each clip's bucket; small integers, which sort in one pass."""
+        return bucket_of(self._wave, self._bounds).astype(np.int8)
 
     @cached_property
     def _text_bounds(self) -> list[NDArray[np.int64]]:
         """For each wave bucket the text lengths that its batches are padded to."""
         bounds = []
+        longest = 0
         for bucket in range(len(self._bounds)):
             own = self._text[self._buckets == bucket]
             # Shorter clips fill up a bucket's last batch, and a short clip can have a long text.
-            longest = int(self._text[self._buckets <= bucket].max())
-            bounds.append(choose_bounds(np.append(own, longest), _TEXT_BOUNDS, TEXT_MULTIPLE))
+            longest = max(longest, int(own.max()))
+            bounds.append(choose_bounds(histogram_of(np.append(own, longest), TEXT_MULTIPLE), _TEXT_BOUNDS))
         return bounds
 
     def plan(self, epoch: int) -> EpochPlan:
@@ -136,23 +140,25 @@ class BatchPlanner:
             here = self._padded == bound
             text[here] = self._text_bounds[bucket][bucket_of(longest_text[here], self._text_bounds[bucket])]
         turn = rng.permutation(len(self._rows))
+        turned = np.concatenate([[0], np.cumsum(self._rows[turn])])
+        from_row = np.repeat(starts[:-1][turn] - turned[:-1], self._rows[turn]) + np.arange(len(order))
         return EpochPlan(
-            clips=self._clips[np.concatenate([order[starts[b] : starts[b + 1]] for b in turn])],
-            starts=np.concatenate([[0], np.cumsum(self._rows[turn])]),
+            clips=self._clips[order[from_row]],
+            starts=turned,
             wave_samples=self._padded[turn],
             text_tokens=text[turn],
         )
 
 
 def _cut(
-    buckets: NDArray[np.int64], bounds: NDArray[np.int64], limits: BatchLimits
+    clips_per_bucket: NDArray[np.int64], bounds: NDArray[np.int64], limits: BatchLimits
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows and padded length of each batch, longest first.
 
     A bucket's last batch is filled up from the next shorter bucket, so that only the very last one is not full
     and the shapes are the same in every epoch.
     """
-    left = np.bincount(buckets, minlength=len(bounds))
+    left = clips_per_bucket.tolist()
     rows: list[int] = []
     padded: list[int] = []
     bucket = len(bounds) - 1
@@ -165,7 +171,7 @@ def _cut(
         padded.append(int(bounds[bucket]))
         source = bucket
         while wanted > rows[-1] and source >= 0:
-            taken = min(wanted - rows[-1], int(left[source]))
+            taken = min(wanted - rows[-1], left[source])
             left[source] -= taken
             rows[-1] += taken
             source -= 1

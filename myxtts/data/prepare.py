@@ -156,8 +156,7 @@ class _Build:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
             write_whole(begun, self._fingerprint.encode())
-        for leftover in self._folder.glob(".*.part"):
-            leftover.unlink(missing_ok=True)
+        _remove_unfinished(self._folder)
 
     def _settle_tokenizer(self, given: Tokenizer | None) -> Tokenizer:
         from myxtts.text.tokenizer import load_tokenizer, train_tokenizer
@@ -205,6 +204,8 @@ class _Build:
             part_path(self._folder, job.part).unlink()
         for log in self._folder.glob("worker-*.log"):
             log.unlink()
+        (self._folder / "begun.json").unlink()
+        _remove_unfinished(self._folder)
 
     def _write_index(self, results: list[PartResult], refusals: list[Refusal]) -> None:
         speakers = [name for result in results for name in result.speakers]
@@ -329,6 +330,11 @@ def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Pat
     )
 
 
+def _remove_unfinished(building: Path) -> None:
+    for leftover in building.glob(".*.part"):
+        leftover.unlink(missing_ok=True)
+
+
 @contextmanager
 def _lock(target: Path) -> Iterator[None]:
     """One preparation of a folder at a time; a second caller waits and then finds it done."""
@@ -348,7 +354,8 @@ def _writing(building: Path) -> Iterator[None]:
     try:
         yield
     except (ShardWriteError, OSError) as error:
-        kept = len(list(building.glob("part-*.json"))) if building.is_dir() else 0
+        _remove_unfinished(building)
+        kept = len(list(building.glob("part-*.json")))
         raise DataError(
             f"cannot write {building}: {str(error)[:300]}; {kept} finished part(s) are kept there",
             hint="free some space, or choose another place with --cache-dir or --out; the next run goes on from there",

@@ -79,7 +79,7 @@ def _spread(values: NDArray[Any]) -> tuple[float, float, float]:
 
 def _kind(reason: str) -> str:
     """The reason without its particulars, so that like refusals are counted together."""
-    return re.sub(r"'[^']*'|\"[^\"]*\"|U\+\w+|[-\d.]+%?", "…", reason.split(":")[0])[:80].strip()
+    return re.sub(r"'[^']*'|\"[^\"]*\"|U\+\w+|(?<![\w.-])\d[\d.]*%?", "…", reason.split(":")[0])[:80].strip()
 
 
 def _first(counts: dict[str, int], limit: int = 6) -> str:

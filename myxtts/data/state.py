@@ -5,6 +5,7 @@ Nothing of Grain's own state is in it, so a run may go on with another number of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ class ReaderState:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> ReaderState:
+    def from_dict(cls, raw: Mapping[str, Any]) -> ReaderState:
         names = set(cls.__dataclass_fields__)
         if set(raw) != names or not all(isinstance(value, int) for value in raw.values()):
             raise DataError(

@@ -22,7 +22,7 @@ RECENT_UPDATES = 100
 _EPSILON = 1e-5
 
 
-class Codebook(keras.layers.Layer):
+class Codebook(keras.layers.Layer):  # type: ignore[misc]
     """K vectors of width C; nearest wins."""
 
     def __init__(self, codes: int, width: int, **keras_options: Any) -> None:

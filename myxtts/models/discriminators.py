@@ -29,7 +29,7 @@ Judgement = tuple[tf.Tensor, list[tf.Tensor]]
 """A judge's scores for a batch, and its features."""
 
 
-class PeriodJudge(keras.layers.Layer):
+class PeriodJudge(keras.layers.Layer):  # type: ignore[misc]
     """Strided convolutions along the columns of the wave folded at one period."""
 
     def __init__(self, period: int, widths: tuple[int, ...], **keras_options: Any) -> None:
@@ -56,7 +56,7 @@ class PeriodJudge(keras.layers.Layer):
         return _judge(x, self.convs, self.out)
 
 
-class SpectrumJudge(keras.layers.Layer):
+class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
     """Convolutions over the magnitudes of one short-time Fourier transform, halving the frequencies three times."""
 
     def __init__(self, window_samples: int, width: int, **keras_options: Any) -> None:
@@ -85,7 +85,7 @@ class SpectrumJudge(keras.layers.Layer):
         return _judge(tf.cast(magnitude_BTF, self.compute_dtype)[..., None], self.convs, self.out)
 
 
-class Discriminators(keras.layers.Layer):
+class Discriminators(keras.layers.Layer):  # type: ignore[misc]
     """Five period judges and three spectrum judges. `shrink` divides all widths, for small models and tests."""
 
     def __init__(self, shrink: int = 1, **keras_options: Any) -> None:
@@ -94,7 +94,7 @@ class Discriminators(keras.layers.Layer):
         periods = [PeriodJudge(period, widths, name=f"period_{period}") for period in PERIODS]
         width = max(_SPECTRUM_WIDTH // shrink, 4)
         spectra = [SpectrumJudge(window, width, name=f"spectrum_{window}") for window in WINDOWS_SAMPLES]
-        self.judges = [*periods, *spectra]
+        self.judges: list[PeriodJudge | SpectrumJudge] = [*periods, *spectra]
 
     def build(self, input_shape: Any = None) -> None:
         for judge in self.judges:

@@ -24,7 +24,7 @@ MSE_WEIGHT = 0.5
 COMMITMENT_WEIGHT = 0.25
 
 
-class ResidualBlock(keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
     """conv 3, ReLU, conv 3, ReLU, conv 1, added to the input."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:
@@ -45,7 +45,7 @@ class ResidualBlock(keras.layers.Layer):
         return x_BTC + self.conv_3(hidden_BTC) * mask_BT1
 
 
-class Encoder(keras.layers.Layer):
+class Encoder(keras.layers.Layer):  # type: ignore[misc]
     """Scaled mel to one latent for every four frames."""
 
     def __init__(self, width: int, code_width: int, **keras_options: Any) -> None:
@@ -78,7 +78,7 @@ class Encoder(keras.layers.Layer):
         return self.out(x)
 
 
-class Decoder(keras.layers.Layer):
+class Decoder(keras.layers.Layer):  # type: ignore[misc]
     """Code vectors to scaled mel, four frames each."""
 
     def __init__(self, width: int, code_width: int, **keras_options: Any) -> None:
@@ -113,7 +113,7 @@ class Decoder(keras.layers.Layer):
         return self.out(x)
 
 
-class DVAE(keras.layers.Layer):
+class DVAE(keras.layers.Layer):  # type: ignore[misc]
     """Encoder, codebook and decoder. Build it under the device scope with `build()` before its first use."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
@@ -199,7 +199,7 @@ class DVAE(keras.layers.Layer):
         return self.codebook.usage()
 
     def _scaled(self, mel_BTM: tf.Tensor) -> tf.Tensor:
-        return (mel_BTM - self.mel_shift_M) / self.mel_scale_M
+        return (tf.cast(mel_BTM, tf.float32) - self.mel_shift_M) / self.mel_scale_M
 
 
 def code_lengths(mel_lengths_B: tf.Tensor) -> tf.Tensor:

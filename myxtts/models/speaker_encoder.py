@@ -1,6 +1,6 @@
 """Speaker encoder: a 16 kHz reference wave to one vector. XTTS v2's ResNet with squeeze-excitation.
 
-Owns its own front end too (pre-emphasis, 64-channel mel, instance norm), which is not the one of `myxtts.audio.mel`.
+Its front end is pre-emphasis, a mel of its own (`SPEAKER_MEL`) and instance norm.
 Without lengths every row is taken whole; with lengths, each row gives what it gives alone.
 
 Shapes: B clips, S samples, T frames, F mel channels (or what is left of them), C channels, V width of the vector.
@@ -11,17 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
+from myxtts.audio.mel import SPEAKER_MEL, MelSpectrogram
 from myxtts.config.model import ModelConfig
 
-SAMPLE_RATE = 16000
-FFT_SAMPLES = 512
-WINDOW_SAMPLES = 400
-HOP_SAMPLES = 160
+SAMPLE_RATE = SPEAKER_MEL.sample_rate
+MEL_CHANNELS = SPEAKER_MEL.n_mels
 PREEMPHASIS = 0.97
-MEL_CHANNELS = 64
 WIDTHS = (32, 64, 128, 256)
 BLOCKS = (3, 4, 6, 3)
 SQUEEZE = 8
@@ -29,7 +26,7 @@ ATTENTION_WIDTH = 128
 _EPSILON = 1e-5
 
 
-class SqueezeExcite(keras.layers.Layer):
+class SqueezeExcite(keras.layers.Layer):  # type: ignore[misc]
     """Each channel times a gate that the means of all channels decide."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:
@@ -49,7 +46,7 @@ class SqueezeExcite(keras.layers.Layer):
         return x_BFTC * self.excite(self.squeeze(mean_BC))[:, None, None]
 
 
-class ResidualBlock(keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
     """Two convolutions with batch norm, squeeze-excitation, and the input (strided as the block is) added."""
 
     def __init__(self, width_in: int, width: int, stride: int, **keras_options: Any) -> None:
@@ -88,7 +85,7 @@ class ResidualBlock(keras.layers.Layer):
         return tf.nn.relu(made + x_BFTC), made_lengths_B
 
 
-class AttentivePooling(keras.layers.Layer):
+class AttentivePooling(keras.layers.Layer):  # type: ignore[misc]
     """Mean and deviation over time, weighted by an attention of each value."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:
@@ -113,7 +110,7 @@ class AttentivePooling(keras.layers.Layer):
         return tf.concat([mean_BC, tf.sqrt(tf.maximum(variance_BC, _EPSILON))], axis=-1)
 
 
-class SpeakerEncoder(keras.layers.Layer):
+class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
     """Waves [B, S] at 16 kHz to vectors [B, V] of length 1. Build it with `build()` under the device scope."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
@@ -157,34 +154,11 @@ class SpeakerEncoder(keras.layers.Layer):
 
 
 def log_mel(wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Log mel [B, T, F] of the pre-emphasised wave, and the frames of each row; half a window is mirrored at its ends."""
+    """Log mel [B, T, F] of the pre-emphasised wave, and the frames of each row."""
     before_BS = tf.concat([wave_BS[:, 1:2], wave_BS[:, :-1]], axis=1)
-    wave_BS = wave_BS - PREEMPHASIS * before_BS
-    half = FFT_SAMPLES // 2
-    index_P = tf.range(tf.shape(wave_BS)[1] + 2 * half)[None] - half
-    last_B1 = tf.maximum(wave_lengths_B[:, None] - 1, 1)
-    index_BP = tf.where(index_P > last_B1, 2 * last_B1 - index_P, tf.abs(index_P))
-    padded_BP = tf.gather(wave_BS, tf.clip_by_value(index_BP, 0, last_B1), batch_dims=1)
-    frames_BTN = tf.signal.frame(padded_BP, FFT_SAMPLES, HOP_SAMPLES)
-    power_BTK = tf.abs(tf.signal.rfft(frames_BTN * _window())) ** 2
-    return tf.math.log(power_BTK @ _mel_filters() + 1e-6), wave_lengths_B // HOP_SAMPLES + 1
-
-
-def _window() -> np.ndarray:
-    """Periodic Hamming, in the middle of the FFT's window."""
-    angle = 2.0 * np.pi * np.arange(WINDOW_SAMPLES) / WINDOW_SAMPLES
-    edge = (FFT_SAMPLES - WINDOW_SAMPLES) // 2
-    return np.pad(0.54 - 0.46 * np.cos(angle), edge).astype(np.float32)
-
-
-def _mel_filters() -> np.ndarray:
-    """Triangles of height 1 on the HTK mel scale, 0 to 8 kHz: [frequencies, channels]."""
-    top_mel = 2595.0 * np.log10(1.0 + SAMPLE_RATE / 2 / 700.0)
-    corner_hz = 700.0 * (10.0 ** (np.linspace(0.0, top_mel, MEL_CHANNELS + 2) / 2595.0) - 1.0)
-    bin_hz = np.linspace(0.0, SAMPLE_RATE / 2, FFT_SAMPLES // 2 + 1)[:, None]
-    rising = (bin_hz - corner_hz[:-2]) / (corner_hz[1:-1] - corner_hz[:-2])
-    falling = (corner_hz[2:] - bin_hz) / (corner_hz[2:] - corner_hz[1:-1])
-    return np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
+    mel = MelSpectrogram(SPEAKER_MEL, xla=True)
+    power_BTF, lengths_B = mel.power_mel(wave_BS - PREEMPHASIS * before_BS, wave_lengths_B)
+    return tf.math.log(power_BTF + 1e-6), lengths_B
 
 
 def _instance_norm(mel_BTF: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:

@@ -6,6 +6,7 @@ script reads `data-points` to show values under the pointer.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -68,13 +69,16 @@ def thin(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
     return [(sum(x for x, _ in run) / len(run), sum(y for _, y in run) / len(run)) for run in runs]
 
 
-def smooth(points: Sequence[Point], weight: float = 0.95) -> list[Point]:
-    """Exponential mean, corrected for its start."""
-    smoothed, mean, norm = [], 0.0, 0.0
-    for x, y in points:
-        mean = weight * mean + (1 - weight) * y
-        norm = weight * norm + (1 - weight)
-        smoothed.append((x, mean / norm))
+def smooth(points: Sequence[Point], share: float = 0.04) -> list[Point]:
+    """Mean over a window around each point, `share` of the curve wide: it does not lag as a running mean would."""
+    half = int(len(points) * share / 2)
+    sums = [0.0, *itertools.accumulate(y for _, y in points)]
+    smoothed = []
+    for place, (x, _) in enumerate(points):
+        # A steep start keeps its height by reaching equally far on both sides; the end is flat and takes what it has.
+        first = place - min(half, place)
+        last = min(place + min(half, place), len(points) - 1)
+        smoothed.append((x, (sums[last + 1] - sums[first]) / (last + 1 - first)))
     return smoothed
 
 

@@ -24,6 +24,9 @@ from myxtts.monitoring.verdict import judge
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
+PROCESS_MEMORY = "process RSS"
+"""Source of a reading that is the whole process's, because the device has no memory of its own to ask."""
+
 RECENT_WARNING_S = 600.0
 
 
@@ -32,7 +35,8 @@ class LiveConsole:
 
     def __init__(self, *, stream: TextIO | None = None, plain: bool | None = None, width: int | None = None) -> None:
         """`plain` forces plain lines (True) or the panel (False); by default a terminal decides."""
-        self._console = Console(file=stream or sys.stderr, width=width, highlight=False)
+        forced = True if plain is False else None
+        self._console = Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
         self._plain = not self._console.is_terminal if plain is None else plain
         self.state = RunState()
         self._live: Live | None = None
@@ -106,12 +110,14 @@ def snapshot_lines(state: RunState) -> list[str]:
     if state.window is not None:
         lines.append(str(judge(state.window)))
     for name, memory in state.memory.items():
-        lines.append(f"memory {name}: {_memory_words(memory)}")
+        lines.append(f"memory of {memory.get('device') or name}: {_memory_words(memory)}")
     if state.checkpoint is not None:
         lines.append(f"checkpoint at {state.checkpoint['stage']} step {state.checkpoint['step']:,}")
     for warning in state.warnings[-3:]:
         age_s = (state.last_at or 0.0) - warning["time"]
         lines.append(f"warning {duration(age_s)} ago: {warning['message']}: {warning['hint']}")
+    if state.silent_s is not None:
+        lines.append(_silence(state.silent_s))
     if state.ended is not None:
         lines.append(f"{state.ended['reason']}: {state.ended['message']}")
     return lines
@@ -227,7 +233,7 @@ def _devices(state: RunState) -> RenderableType:
         return table
     for device, share in window.device_busy.items():
         roles = ["data"] * (device == window.data_device) + ["model"] * (device in window.model_devices)
-        memory = state.memory.get(device)
+        memory = state.memory_of(device, roles[-1])
         table.add_row(
             "+".join(roles),
             _bar(share, "green" if "model" in roles else "blue"),
@@ -262,9 +268,15 @@ def _words(state: RunState) -> list[RenderableType]:
     if state.checkpoint is not None:
         checkpoint = state.checkpoint
         parts.append(Text(f"checkpoint at {checkpoint['stage']} step {checkpoint['step']:,}", style="dim"))
+    if state.silent_s is not None:
+        parts.append(Text(_silence(state.silent_s), style="yellow"))
     if state.ended is not None:
         parts.append(Text(f"{state.ended['reason']}: {state.ended['message']}", style=_border(state)))
     return parts
+
+
+def _silence(silent_s: float) -> str:
+    return f"nothing new for {duration(silent_s)}: the run may have been stopped or killed"
 
 
 def _headline(state: RunState) -> str:
@@ -292,10 +304,12 @@ def _bar(share: float, colour: str) -> RenderableType:
 def _memory_words(memory: dict[str, float | str | None]) -> str:
     current, limit = memory.get("current_mb"), memory.get("limit_mb")
     if current is None:
-        return "memory unavailable"
+        return "unavailable"
     words = f"{float(current) / 1024:.1f} GB"
     if limit is not None:
         words += f" of {float(limit) / 1024:.1f}"
+    if memory.get("source") == PROCESS_MEMORY:
+        words += f" ({PROCESS_MEMORY})"
     return words
 
 

@@ -15,7 +15,7 @@ written as null: JSON has no NaN.
 | training_start | a stage's first step is next | `stage`, `step` (of the first), `total_steps` |
 | step | a step is done | `stage`, `step`, `loss`; any further numbers |
 | window | every few seconds | `stage`, `step` and the fields of `figures.WindowFigures` |
-| memory | with a window | `devices`: name → `current_mb`, `peak_mb`, `limit_mb`, `source`; None where unknown |
+| memory | with a window | `devices`: role → `device`, `current_mb`, `peak_mb`, `limit_mb`, `source`; None if unknown |
 | leak | memory grows steadily | `device`, `mb_per_step` |
 | validation | held-out data were scored | `stage`, `step`, `loss` |
 | sample | audio was written | `stage`, `step`, `path` (in the run folder); `text` |
@@ -69,7 +69,8 @@ class EventLog:
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         self.path = path
         self._now = now
-        self._lock = threading.Lock()
+        # Held again by a subscriber that answers an event with another one.
+        self._lock = threading.RLock()
         self._subscribers: list[Callable[[Event], None]] = []
         self._write_failed = False
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +85,8 @@ class EventLog:
 
     def write(self, event: str, /, **fields: Any) -> Event:
         """Writes one event; its fields are the keywords."""
+        if event not in VOCABULARY:
+            raise ValueError(f"event {event!r} is not in the vocabulary: {', '.join(VOCABULARY)}")
         missing = [name for name in VOCABULARY[event] if name not in fields]
         if missing:
             raise ValueError(f"event {event!r} lacks {missing}")

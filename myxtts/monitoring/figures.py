@@ -34,6 +34,8 @@ class WindowFigures:
 
     seconds: float
     steps: int
+    """Batches trained on; with gradient accumulation the optimiser makes fewer steps."""
+
     step_ms: float | None
     phases: dict[str, PhaseFigures]
     data_device: str
@@ -105,7 +107,7 @@ def average(windows: Sequence[WindowFigures]) -> WindowFigures:
             busy=mean(lambda window: window.phases[name].busy) or 0.0,
             waiting=mean(lambda window: window.phases[name].waiting) or 0.0,
             blocked=mean(lambda window: window.phases[name].blocked) or 0.0,
-            ms_per_batch=mean(lambda window: window.phases[name].ms_per_batch),
+            ms_per_batch=_ms_per_batch([(window.phases[name], window.seconds) for window in windows]),
         )
 
     return replace(
@@ -125,6 +127,13 @@ def average(windows: Sequence[WindowFigures]) -> WindowFigures:
         audio_seconds_per_s=mean(lambda window: window.audio_seconds_per_s),
         padding_share=mean(lambda window: window.padding_share),
     )
+
+
+def _ms_per_batch(stretches: Sequence[tuple[PhaseFigures, float]]) -> float | None:
+    """All busy time divided by all batches: a window with few long batches counts as those few."""
+    worked = [(1000 * figures.busy * seconds, figures.ms_per_batch) for figures, seconds in stretches]
+    batches = sum(busy_ms / ms for busy_ms, ms in worked if ms)
+    return sum(busy_ms for busy_ms, ms in worked if ms) / batches if batches else None
 
 
 def _rounded(value: Any) -> Any:

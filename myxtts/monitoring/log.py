@@ -12,6 +12,7 @@ def setup_logging(level: int = logging.INFO) -> logging.Logger:
     """The package's logger, writing to standard error. Called twice, it does not write twice."""
     logger = logging.getLogger("myxtts")
     logger.setLevel(level)
+    logger.propagate = False  # libraries put handlers of their own on the root logger, and every line would stand twice
     if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
         handler = _StderrHandler()
         handler.setFormatter(logging.Formatter(FORMAT, datefmt="%H:%M:%S"))

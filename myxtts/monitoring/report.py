@@ -17,7 +17,7 @@ from myxtts.monitoring.charts import Point, Series, line_chart, smooth
 from myxtts.monitoring.events import Event, read_events
 from myxtts.monitoring.figures import WindowFigures, average
 from myxtts.monitoring.run_state import RunState, StageHistory
-from myxtts.monitoring.verdict import judge
+from myxtts.monitoring.verdict import judge_stage
 
 MOST_SAMPLES = 12
 MOST_SAMPLE_BYTES = 3_000_000
@@ -61,15 +61,17 @@ def render_report(state: RunState, run_dir: Path) -> str:
 
 
 def _head(state: RunState, title: str) -> str:
-    reason = state.ended["reason"] if state.ended is not None else "not ended"
+    reason = state.ended["reason"] if state.ended is not None else "no end recorded"
     level = {"finished": "good", "failed": "failed"}.get(reason, "warning")
     parts = [f'<h1>{escape(title)} <span class="state {level}">{escape(reason)}</span></h1>']
     if state.ended is not None:
         parts.append(f"<p>{escape(str(state.ended['message']))}</p>")
     if state.about.get("command"):
         parts.append(f'<p class="soft"><code>{escape(str(state.about["command"]))}</code></p>')
-    for line in state.devices.get("lines", []):
-        parts.append(f'<p class="soft">{escape(str(line))}</p>')
+    lines = [escape(str(line)) for line in state.devices.get("lines", [])]
+    if lines:
+        rest = "".join(f"<p>{line}</p>" for line in lines[1:])
+        parts.append(f'<details class="soft"><summary>{lines[0]}</summary>{rest}</details>')
     return "".join(parts)
 
 
@@ -83,10 +85,11 @@ def _numbers(state: RunState) -> str:
     ]
     if window is not None:
         numbers += [
-            (_number(1000 / window.step_ms if window.step_ms else None), "steps/s"),
+            (_number(1000 / window.step_ms if window.step_ms else None), "batches/s"),
             (_number(window.audio_seconds_per_s), "audio-seconds/s"),
             (_percent(window.model_busy), "model device busy"),
             (_percent(window.stall_share), "stalled for data"),
+            (_percent(window.efficiency), "pipeline efficiency"),
         ]
     cards = "".join(
         f'<div class="card"><b>{escape(big)}</b><span>{escape(small)}</span></div>' for big, small in numbers
@@ -101,10 +104,10 @@ def _verdicts(state: RunState) -> str:
         if not windows:
             continue
         mean = average(windows)
-        verdict = judge(mean)
-        cards.append(
+        cards += [
             f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {escape(str(verdict))}.</p></div>'
-        )
+            for verdict in judge_stage(windows)
+        ]
         rows.append(_phase_row(stage, mean))
     if not cards:
         return ""
@@ -148,7 +151,7 @@ def _devices_section(state: RunState) -> str:
     names = list(dict.fromkeys(device for _, _, figures in state.windows for device in figures.device_busy))
     series = [
         Series(
-            f"{device} busy",
+            f"{_roles(state.windows[-1][2], device)} busy",
             [(_minutes(state, at), 100 * figures.device_busy[device]) for at, figures in _windows(state, device)],
             number % 4,
         )
@@ -160,29 +163,44 @@ def _devices_section(state: RunState) -> str:
     return f'<h2>Devices over time</h2><div class="card">{chart}</div>'
 
 
+def _roles(figures: WindowFigures, device: str) -> str:
+    roles = ["data"] * (device == figures.data_device) + ["model"] * (device in figures.model_devices)
+    return f"{' and '.join(roles)} device {device}".strip()
+
+
 def _windows(state: RunState, device: str) -> list[tuple[float, WindowFigures]]:
     return [(at, figures) for at, _, figures in state.windows if device in figures.device_busy]
 
 
 def _memory_section(state: RunState) -> str:
     names = list(dict.fromkeys(device for _, devices in state.memories for device in devices))
-    series, notes = [], []
+    series: list[Series] = []
+    notes: list[str] = []
     for number, device in enumerate(names):
         readings = [(_minutes(state, at), devices[device]) for at, devices in state.memories if device in devices]
         points = [(at, entry["current_mb"] / 1024) for at, entry in readings if entry.get("current_mb") is not None]
         if not points:
-            notes.append(f'<p class="soft">{escape(device)}: memory is unavailable.</p>')
+            name = readings[-1][1].get("device") or device
+            notes.append(f'<p class="soft">{escape(str(name))}: memory is unavailable.</p>')
             continue
-        source = readings[-1][1].get("source")
-        series.append(Series(f"{device} ({source})" if source else device, points, number % 4))
+        name = _memory_name(device, readings[-1][1])
+        if any(one.name == name for one in series):
+            continue  # two devices without memory of their own: the process has only one
+        series.append(Series(name, points, number % 4))
         limit = readings[-1][1].get("limit_mb")
         if limit is not None:
             ends = [(points[0][0], limit / 1024), (points[-1][0], limit / 1024)]
-            series.append(Series(f"limit of {device}", ends, number % 4, "dashed"))
+            series.append(Series(f"limit of {name}", ends, number % 4, "dashed"))
     if not names:
         return ""
-    chart = line_chart(series, x_label="minutes", y_unit=" GB") if series else ""
+    most_gb = max((y for one in series for _, y in one.points), default=1.0)
+    chart = line_chart(series, x_label="minutes", y_unit=" GB", y_range=(0.0, 1.05 * most_gb)) if series else ""
     return f'<h2>Memory</h2><div class="card">{chart}{"".join(notes)}</div>'
+
+
+def _memory_name(role: str, entry: dict[str, Any]) -> str:
+    device, source = entry.get("device") or role, entry.get("source")
+    return str(source) if source == "process RSS" else f"{device} ({source})" if source else str(device)
 
 
 def _samples_section(state: RunState, run_dir: Path) -> str:
@@ -217,8 +235,8 @@ def _warnings_section(state: RunState) -> str:
     if not state.warnings:
         return ""
     rows = "".join(
-        f'<tr><td class="n">{_minutes(state, warning["time"]):.1f} min</td><td>{escape(str(warning["message"]))}</td>'
-        f"<td>{escape(str(warning['hint']))}</td></tr>"
+        f'<tr><td class="n">{_minutes(state, warning["time"]):.1f} min</td><td>{escape(str(warning["message"]))}<br>'
+        f'<span class="soft">{escape(str(warning["hint"]))}</span></td></tr>'
         for warning in state.warnings[-50:]
     )
     return f'<h2>Warnings</h2><div class="card"><table>{rows}</table></div>'

@@ -13,11 +13,12 @@ from typing import Any
 from myxtts.monitoring.events import Event
 from myxtts.monitoring.figures import WindowFigures
 
-SMOOTHING = 0.95
+SMOOTHING = 0.9
 KEPT_POINTS = 20_000
 """A curve with more points loses every second one: a run of weeks stays small and no picture is wider than this."""
 
 RECENT_STEPS = 50
+SILENT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -68,6 +69,11 @@ class RunState:
         self.checkpoint: Event | None = None
         self.warnings: list[Event] = []
         self.ended: Event | None = None
+        self.looked_at: float | None = None
+        """When a reader from another process last looked; None inside the run itself."""
+        self._loss_sum = self._loss_weight = 0.0
+        self._window_step: int | None = None
+        self._window_speed: float | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_STEPS)
         for event in events:
             self.apply(event)
@@ -81,9 +87,12 @@ class RunState:
 
     @property
     def steps_per_s(self) -> float | None:
-        """From the last window, which leaves pauses out; before there is one, from the steps' own times."""
-        if self.window is not None and self.window.step_ms:
-            return 1000 / self.window.step_ms
+        """From the last window, which leaves pauses out; before there is one, from the steps' own times.
+
+        Steps of the optimiser: with gradient accumulation each takes several of the window's batches.
+        """
+        if self._window_speed is not None:
+            return self._window_speed
         if len(self._recent) < 2:
             return None
         (first_at, first), (last_at, last) = self._recent[0], self._recent[-1]
@@ -97,8 +106,23 @@ class RunState:
         return max(0, self.total_steps - self.step) / self.steps_per_s
 
     @property
+    def silent_s(self) -> float | None:
+        """For how long a run that has not ended has said nothing; None while that is not worth a word."""
+        if self.looked_at is None or self.last_at is None or self.ended is not None:
+            return None
+        silent_s = self.looked_at - self.last_at
+        return silent_s if silent_s > SILENT_S else None
+
+    @property
     def elapsed_s(self) -> float:
         return self.last_at - self.started_at if self.started_at is not None and self.last_at is not None else 0.0
+
+    def memory_of(self, device: str, role: str) -> dict[str, Any] | None:
+        """The last memory reading of a device, by its name or, where it has another name there, by its role."""
+        for name, entry in self.memory.items():
+            if device in (name, entry.get("device")):
+                return entry
+        return self.memory.get(role)
 
     def _run_start(self, event: Event) -> None:
         self.about = event
@@ -118,9 +142,11 @@ class RunState:
     def _training_start(self, event: Event) -> None:
         if self.stage != event["stage"]:
             self.smooth_loss = self.loss = None
+            self._loss_sum = self._loss_weight = 0.0
         self.stage, self.step, self.total_steps = event["stage"], event["step"], event["total_steps"]
         self.step_fields = {}
-        self.window = None
+        self.window = self._window_speed = None
+        self._window_step = event["step"] - 1
         self._recent.clear()
 
     def _step(self, event: Event) -> None:
@@ -133,11 +159,16 @@ class RunState:
             if name not in ("event", "time", "stage", "step", "loss") and isinstance(value, (int, float))
         }
         if self.loss is not None:
-            before = self.loss if self.smooth_loss is None else self.smooth_loss
-            self.smooth_loss = SMOOTHING * before + (1 - SMOOTHING) * self.loss
+            # Divided by the weights so far, or the first losses would count for too much.
+            self._loss_sum = SMOOTHING * self._loss_sum + self.loss
+            self._loss_weight = SMOOTHING * self._loss_weight + 1
+            self.smooth_loss = self._loss_sum / self._loss_weight
 
     def _window(self, event: Event) -> None:
         self.window = WindowFigures.from_event(event)
+        if self._window_step is not None and self.window.seconds > 0:
+            self._window_speed = (event["step"] - self._window_step) / self.window.seconds
+        self._window_step = event["step"]
         self.windows.append((event["time"], event["stage"], self.window))
         _thin(self.windows)
 

@@ -5,13 +5,17 @@ A pure function from figures to sentences: the console, the report and the train
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from myxtts.monitoring.figures import WindowFigures
+from myxtts.monitoring.figures import WindowFigures, average
 
 STARVING_STALL = 0.05
 """A model device that waits for data for more than this share of the time is starving."""
+
+STARVING_PART = 0.02
+"""A stage that starved for less than this share of its time is not worth a sentence."""
 
 SLOW_PADDING = 0.25
 SWINGING = 0.1
@@ -54,6 +58,17 @@ def judge(figures: WindowFigures) -> Verdict:
     if figures.shares_device:
         return Verdict("good", _shared_device(figures), "")
     return Verdict("good", f"{busy}, data device {_percent(figures.data_busy)}; training does not wait for data", "")
+
+
+def judge_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
+    """A stage as a whole, and, where that hides it, the part of it in which the model device starved."""
+    whole = judge(average(windows))
+    starving = [window for window in windows if window.stall_share > STARVING_STALL]
+    share = sum(window.seconds for window in starving) / sum(window.seconds for window in windows)
+    if whole.level == "warning" or share < STARVING_PART:
+        return [whole]
+    part = judge(average(starving))
+    return [whole, Verdict("warning", f"in {_percent(share)} of the time: {part.problem}", part.advice)]
 
 
 def _starving(figures: WindowFigures) -> tuple[str, str]:

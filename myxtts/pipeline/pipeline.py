@@ -32,8 +32,10 @@ logger = logging.getLogger(__name__)
 
 HANG_TIMEOUT_S = 300.0
 CLOSE_TIMEOUT_S = 30.0
-CLOSE_GRACE_S = 1.0
+CLOSE_GRACE_S = 5.0
 """How long a source may finish its batch before it is closed under its thread."""
+
+HUNG_GRACE_S = 1.0
 
 POLL_S = 0.25
 TRANSFER_SLOTS = 2
@@ -111,12 +113,12 @@ class PipelineBase(abc.ABC):
             return
         self._closed = True
         self._signal.close()
-        running = [thread for thread in self._threads.values() if thread.ident is not None]
-        self._join(running, CLOSE_GRACE_S)
-        if isinstance(self._source, Closable):
-            self._source.close()
+        running = {phase: thread for phase, thread in self._threads.items() if thread.ident is not None}
+        if "source" in running:
+            running["source"].join(HUNG_GRACE_S if self._hung else CLOSE_GRACE_S)
+        self._close_source()
         # A thread that was reported as hung has had its time.
-        for thread in self._join(running, CLOSE_GRACE_S if self._hung else CLOSE_TIMEOUT_S):
+        for thread in self._join(list(running.values()), HUNG_GRACE_S if self._hung else CLOSE_TIMEOUT_S):
             logger.warning("%s does not stop and is left behind:\n%s", thread.name, stack_of(thread))
         for channel in self._channels:
             channel.drain()
@@ -232,6 +234,14 @@ class PipelineBase(abc.ABC):
         if self._signal.failure is not None:
             raise self._signal.failure
 
+    def _close_source(self) -> None:
+        if isinstance(self._source, Closable):
+            try:
+                self._source.close()
+            except Exception:
+                # Raised, it would take the place of the error for which the pipeline is being closed.
+                logger.warning("the source could not be closed", exc_info=True)
+
     @staticmethod
     def _join(threads: Sequence[threading.Thread], timeout_s: float) -> list[threading.Thread]:
         """Joins within `timeout_s` for all together; returns those that are still alive."""
@@ -283,6 +293,7 @@ class Pipeline(PipelineBase):
         self._ready: Channel[DeviceBatch] = self._channel(slots)
         self.capacity = self._processed.capacity + self._ready.capacity
         self.telemetry.buffer_capacity = self.capacity
+        self.telemetry.overlapped = True
         self._processed_count = 0
         self._add_thread("source", lambda: self._feed_host(self._host))
         self._add_thread("process", self._run_process)

@@ -7,6 +7,7 @@ and its death, by whatever signal, is an error here, not a wait.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import multiprocessing
 import os
@@ -32,8 +33,13 @@ from myxtts.pipeline.shared_slots import new_segment, read_arrays
 logger = logging.getLogger(__name__)
 
 FIRST_SEGMENT_BYTES = 1 << 20
+START_TIMEOUT_S = 120.0
+"""Starting an interpreter and its imports takes seconds, on a loaded machine many."""
+
 POLL_S = 0.25
 STOP_S = 5.0
+GRACE_S = 1.0
+"""A child whose pipe is closed ends by itself after its batch, and closes what its source holds."""
 
 
 class ChildTraceback(Exception):  # noqa: N818 - shown as the cause of the child's error
@@ -77,10 +83,10 @@ class ProcessSource:
         if self._ended:
             raise StopIteration
         child = self._running_child()
-        message = self._receive(child)
+        message = self._receive(child, self._hang_timeout_s)
         while isinstance(message, Grow):
             child.grow(message)
-            message = self._receive(child)
+            message = self._receive(child, self._hang_timeout_s)
         if isinstance(message, Ended):
             self._ended = True
             raise StopIteration
@@ -122,15 +128,15 @@ class ProcessSource:
             raise PipelineError("the producer process is closed", hint="make a new ProcessSource")
         if self._child is None:
             self._child = _Child(self._factory, self._state, self._slot_count)
-            message = self._receive(self._child)
+            message = self._receive(self._child, max(self._hang_timeout_s, START_TIMEOUT_S))
             if isinstance(message, Failed):
                 raise _child_error(message)
             self._state = message.state
         return self._child
 
-    def _receive(self, child: _Child) -> Any:
+    def _receive(self, child: _Child, timeout_s: float) -> Any:
         """The child's next message; its death, its silence and our closing are errors."""
-        deadline = time.monotonic() + self._hang_timeout_s
+        deadline = time.monotonic() + timeout_s
         while not self._closed.is_set():
             wait([child.connection, child.process.sentinel], POLL_S)
             try:
@@ -144,7 +150,7 @@ class ProcessSource:
                 raise _death(child.process)
             if time.monotonic() > deadline:
                 raise PipelineError(
-                    f"the producer process {child.process.pid} has sent nothing for {self._hang_timeout_s:.0f} s",
+                    f"the producer process {child.process.pid} has sent nothing for {timeout_s:.0f} s",
                     hint=f"see where it stands:\n{child.stacks()}",
                 )
         raise PipelineError("the producer process was closed while a batch was awaited", hint="none is needed")
@@ -168,8 +174,9 @@ class _Child:
             target=run_producer,
             args=(factory, state, theirs, str(self._stack_file)),
             name="pipeline-producer",
-            daemon=True,
         )
+        # Not a daemon, which could have no reading processes of its own; a program that forgets to close still ends.
+        atexit.register(self.stop)
         try:
             self.process.start()
             # Closed here, so that the child's death is seen as the end of the pipe.
@@ -195,17 +202,25 @@ class _Child:
 
     def stacks(self) -> str:
         """Where the child's threads stand, written by the child itself (also when it holds its lock)."""
-        assert self.process.pid is not None
+        before = self._stack_file.stat().st_size
+        if not before or self.process.pid is None:
+            # Sent now, the signal would end it: it has not come to handle signals.
+            return "  (still importing its modules)"
         os.kill(self.process.pid, signal.SIGUSR1)
-        time.sleep(POLL_S)
+        deadline = time.monotonic() + STOP_S
+        while self._stack_file.stat().st_size == before and time.monotonic() < deadline:
+            time.sleep(POLL_S)
         return self._stack_file.read_text(encoding="utf-8").strip()
 
     def stop(self) -> None:
         """Ends the process, kindly and then not, and unlinks what it used."""
+        atexit.unregister(self.stop)
         self.connection.close()
         if self.process.pid is not None:
-            self.process.terminate()
-            self.process.join(STOP_S)
+            self.process.join(GRACE_S)
+            if self.process.is_alive():
+                self.process.terminate()
+                self.process.join(STOP_S)
             if self.process.is_alive():
                 self.process.kill()
                 self.process.join(STOP_S)

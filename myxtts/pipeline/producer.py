@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from myxtts.pipeline.batches import BatchSource, State
+from myxtts.pipeline.batches import BatchSource, Closable, State
 from myxtts.pipeline.shared_slots import ArrayLayout, plan_layout, write_arrays
 
 
@@ -78,6 +78,8 @@ def run_producer(
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     with Path(stack_file).open("w", encoding="utf-8") as stacks:
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+        stacks.write(f"producer process {os.getpid()}:\n")
+        stacks.flush()
         try:
             _produce(factory, state, connection)
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -104,6 +106,8 @@ def _produce(factory: Callable[[], BatchSource], state: State | None, connection
             slots.send({name: np.asarray(array) for name, array in arrays.items()}, source.get_state())
     finally:
         slots.close()
+        if isinstance(source, Closable):
+            source.close()
 
 
 class _Slots:

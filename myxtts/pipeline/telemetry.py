@@ -147,6 +147,7 @@ class Telemetry:
         self.model_devices = tuple(model_devices)
         self.enabled = enabled
         self.buffer_capacity = 0
+        self.overlapped = False
         self._now = now
         clock = PhaseClock if enabled else SilentClock
         self._clocks = {phase: clock(now) for phase in PHASES}
@@ -236,8 +237,8 @@ class Telemetry:
         step_ms = 1000 * seconds / steps if steps else None
         slowest = max(PHASES, key=lambda phase: phases[phase].ms_per_batch or 0.0)
         slowest_ms = phases[slowest].ms_per_batch
-        if self.data_device in self.model_devices:
-            # One device cannot do both at once: the best it can do is to be busy with one or the other.
+        if not self.overlapped and self.data_device in self.model_devices:
+            # One after the other on one device: the best it can do is to be busy with one or the other.
             slowest_ms = (phases["process"].ms_per_batch or 0.0) + (phases["train"].ms_per_batch or 0.0) or None
         device_busy = dict.fromkeys((self.data_device, *self.model_devices), 0.0)
         device_busy[self.data_device] += phases["process"].busy
@@ -250,7 +251,8 @@ class Telemetry:
             phases=phases,
             data_device=self.data_device,
             model_devices=self.model_devices,
-            device_busy=device_busy,
+            # Two threads that share a device can both be at work; the device is busy once.
+            device_busy={device: min(share, 1.0) for device, share in device_busy.items()},
             stall_share=phases["train"].waiting,
             buffer_depth=tally.depth_sum / tally.batches if tally.batches else 0.0,
             buffer_capacity=self.buffer_capacity,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from myxtts.runtime.apply import applied_plan
@@ -16,7 +17,7 @@ def make_strategy(plan: DevicePlan) -> Any:
         return tf.distribute.get_strategy()
     if len(plan.models) == 1:
         return tf.distribute.OneDeviceStrategy(plan.model.name)
-    return tf.distribute.MirroredStrategy([role.name for role in plan.models])
+    return _mirrored(tuple(role.name for role in plan.models))
 
 
 def setup_gpu_strategy(enable_multi_gpu: bool = False) -> Any:
@@ -29,8 +30,15 @@ def setup_gpu_strategy(enable_multi_gpu: bool = False) -> Any:
     if not gpus:
         return tf.distribute.get_strategy()
     if enable_multi_gpu and len(gpus) > 1:
-        return tf.distribute.MirroredStrategy(list(gpus))
+        return _mirrored(gpus)
     return tf.distribute.OneDeviceStrategy(gpus[0])
+
+
+@cache
+def _mirrored(devices: tuple[str, ...]) -> Any:
+    # One for each set of devices: the collectives of two mirrored strategies over the same devices get in each other's
+    # way ("shape mismatch in the collective instance").
+    return import_tensorflow().distribute.MirroredStrategy(list(devices))
 
 
 def get_device_context(device: str | None = None) -> Any:

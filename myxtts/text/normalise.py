@@ -38,15 +38,13 @@ _GROUPED = {
     ".": re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)"),
     ",": re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?!\d|\.\d)"),
 }
-_SIGN = "".join(tables.CURRENCY_CODES)
+_SIGN = re.escape("".join(tables.CURRENCY_CODES))
 _ISO_DATE = re.compile(r"(?<![\d/-])(?<!\d\.)(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?![\d/-])")
 _LOCAL_DATE = re.compile(r"(?<![\d/-])(?<!\d\.)(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\d/-])")
 _TIME = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
 _RANGE = re.compile(r"(?<![\w.,-])(\d+)\s?-\s?(?=\d+(?![\w-]))")
 _MINUS = re.compile(r"(?<![\w.,)-])-(?=\d)")
-_YEAR = re.compile(
-    rf"(?<![\w.,{re.escape(_SIGN)}])(?<![{re.escape(_SIGN)}] )(\d{{4}})(?!\w|[.,]\d|\s?[{re.escape(_SIGN)}%°])"
-)
+_YEAR = re.compile(rf"(?<![\w.,{_SIGN}])(?<![{_SIGN}] )(1[1-9]\d\d|20\d\d)(?!\w|[.,]\d|\s?[{_SIGN}%°])")
 _INTEGER = re.compile(r"\d+")
 
 
@@ -205,8 +203,8 @@ def _currency(sign: str, count: int, code: str) -> str:
 
 
 _MONEY_AMOUNT = r"(\d{1,12})(?:[.,](\d{2}))?(?![\d])"
-_MONEY_BEFORE = re.compile(rf"([{re.escape(_SIGN)}])\s?{_MONEY_AMOUNT}(?![.,]\d)")
-_MONEY_AFTER = re.compile(rf"(?<![\d.,]){_MONEY_AMOUNT}\s?([{re.escape(_SIGN)}])")
+_MONEY_BEFORE = re.compile(rf"([{_SIGN}])\s?{_MONEY_AMOUNT}(?![.,]\d)")
+_MONEY_AFTER = re.compile(rf"(?<![\d.,]){_MONEY_AMOUNT}\s?([{_SIGN}])")
 
 
 def _expand_money(text: str, code: str) -> str:

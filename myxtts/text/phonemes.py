@@ -7,6 +7,7 @@ into espeak costs about 150 microseconds. espeak is not thread-safe: a lock guar
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import unicodedata
@@ -45,6 +46,9 @@ _VOICE_OF_SCRIPT = {
 }
 _FLAG = re.compile(r"\([^)]*\)")
 
+# phonemizer warns of every word that it reads as several, which is no fault.
+_phonemizer_logger = logging.getLogger(f"{__name__}.phonemizer")
+_phonemizer_logger.setLevel(logging.ERROR)
 _lock = threading.Lock()
 _backends: dict[str, Any] = {}
 _cache: dict[tuple[str, str], str] = {}
@@ -58,14 +62,15 @@ def phonemes(text: str, language: str) -> str:
 def phonemes_of_many(texts: Sequence[str], language: str) -> list[str]:
     """`phonemes` of each text, with one call into espeak for each voice."""
     split = [_runs(text, language) for text in texts]
-    missing: dict[str, dict[str, None]] = {}
-    for runs in split:
-        for voice, run in runs:
-            if voice and (voice, run) not in _cache:
-                missing.setdefault(voice, {})[run] = None
-    for voice, wanted in missing.items():
-        _speak(voice, list(wanted))
-    return [_joined(runs) for runs in split]
+    wanted = {(voice, run) for runs in split for voice, run in runs if voice}
+    # A copy of its own: another thread may empty the cache while this one joins.
+    sounds = {key: found for key in wanted if (found := _cache.get(key)) is not None}
+    missing: dict[str, list[str]] = {}
+    for voice, run in sorted(wanted - sounds.keys()):
+        missing.setdefault(voice, []).append(run)
+    for voice, new in missing.items():
+        sounds.update(_speak(voice, new))
+    return [_joined(runs, sounds) for runs in split]
 
 
 def unspeakable(text: str) -> set[str]:
@@ -73,8 +78,8 @@ def unspeakable(text: str) -> set[str]:
     return {sign for sign in text if _is_picture(sign)}
 
 
-def _joined(runs: list[tuple[str, str]]) -> str:
-    parts = [_cache[voice, run] if voice else run for voice, run in runs]
+def _joined(runs: list[tuple[str, str]], sounds: dict[tuple[str, str], str]) -> str:
+    parts = [sounds[voice, run] if voice else run for voice, run in runs]
     text = ""
     for part in parts:
         if not part:
@@ -134,17 +139,26 @@ def _script(sign: str) -> str | None:
     return next((name for name, first, last in _SCRIPT_RANGES if first <= point <= last), None)
 
 
-def _speak(voice: str, runs: list[str]) -> None:
+def _speak(voice: str, runs: list[str]) -> dict[tuple[str, str], str]:
+    """Sounds of some runs of words, which are then in the cache too."""
     with _lock:
         backend = _backends.get(voice)
         if backend is None:
             backend = _backends[voice] = _open_voice(voice)
         spoken = backend.phonemize(runs, strip=True)
-    if len(_cache) + len(runs) > _CACHED_RUNS:
+    new = {(voice, run): " ".join(_clean(ipa, voice).split()) for run, ipa in zip(runs, spoken, strict=True)}
+    if len(_cache) + len(new) > _CACHED_RUNS:
         _cache.clear()
-    for run, sounds in zip(runs, spoken, strict=True):
-        # espeak marks Chinese retroflexes with a full stop, which is punctuation here.
-        _cache[voice, run] = " ".join(_FLAG.sub("", sounds).replace(".", "\u0323").split())
+    _cache.update(new)
+    return new
+
+
+def _clean(sounds: str, voice: str) -> str:
+    """espeak's IPA without its slips: a Persian uvular named q1, and full stops that are no punctuation."""
+    sounds = _FLAG.sub("", sounds)
+    if voice == "cmn":
+        return sounds.replace(".", "\u0323")
+    return re.sub(r"[0-9.]", "", sounds.replace("q1", "ɢ"))
 
 
 def _open_voice(voice: str) -> Any:
@@ -165,4 +179,5 @@ def _open_voice(voice: str) -> Any:
         with_stress=True,
         language_switch="remove-flags",
         words_mismatch="ignore",
+        logger=_phonemizer_logger,
     )

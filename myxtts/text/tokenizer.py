@@ -30,7 +30,7 @@ _FORMAT = "myxtts-tokenizer"
 _BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 _ASCII = "abcdefghijklmnopqrstuvwxyz"
 # What espeak writes for English and Persian, so that a vocabulary made from a few clips can read any text of theirs.
-_COMMON_PHONEMES = "abdefhijklmnopstuvwxyzæðŋɐɑɒɔəɚɛɜɡɪɹɾʃʊʌʒʔʰˈˌːɬᵻθβχɣʁʲ̩̃"
+_COMMON_PHONEMES = "abdefhijklmnopqrstuvwxyzæðŋɐɑɒɔəɚɛɜɡɢɣɪɬɹɾʁʃʊʌʒʔʰʲˈˌːβθχᵻ\u0303\u0329"
 
 
 class Tokenizer(ABC):
@@ -391,7 +391,7 @@ def _parse_bpe(definition: str) -> Any:
     content.pop("myxtts_characters", None)
     try:
         return Bpe.from_str(json.dumps(content, ensure_ascii=False))
-    except Exception as error:  # noqa: BLE001 - the library raises bare Exception
+    except Exception as error:
         raise ConfigError(f"byte-pair vocabulary is damaged: {error}", hint="copy or make the file again") from error
 
 

@@ -285,13 +285,13 @@ def test_a_hung_process_phase_is_blamed_and_not_the_phases_that_wait_for_it() ->
 
 def test_slow_phases_that_make_progress_are_not_called_hung() -> None:
     def slow(batch: Mapping[str, Any]) -> dict[str, Any]:
-        time.sleep(0.2)
+        time.sleep(1.0)
         return double(batch)
 
-    source = CountingSource(3, before=lambda number: time.sleep(0.2))
+    source = CountingSource(2, before=lambda number: time.sleep(1.0))
 
     # Each phase stays below the timeout, the wait for the first batch does not.
-    assert len(contents(pipelined(source, slow, hang_timeout_s=0.35))) == 3
+    assert len(contents(pipelined(source, slow, hang_timeout_s=1.6))) == 2
 
 
 def test_a_consumer_that_raises_leaves_no_thread_and_keeps_its_error() -> None:
@@ -439,3 +439,19 @@ def test_the_pipeline_fills_in_its_telemetry() -> None:
         "transfer": True,
         "train": True,
     }
+
+
+def test_a_source_that_fails_to_close_does_not_hide_the_error_that_closed_the_pipeline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class StubbornSource(CountingSource):
+        def close(self) -> None:
+            raise OSError("cannot close")
+
+    with (
+        pytest.raises(ValueError, match="the real one"),
+        pipelined(StubbornSource(5), fail_at(0, ValueError("the real one"))) as pipeline,
+    ):
+        list(pipeline)
+
+    assert "the source could not be closed" in caplog.text

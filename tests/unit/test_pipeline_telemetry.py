@@ -84,6 +84,20 @@ def test_efficiency_is_the_slowest_phase_s_batch_over_the_step() -> None:
     assert window.efficiency == pytest.approx(1.0)
 
 
+def test_overlapped_phases_on_one_device_are_not_counted_as_one_after_the_other() -> None:
+    clock = Clock()
+    telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:0"], now=clock)
+    telemetry.overlapped = True
+    telemetry.clock("process").switch(Activity.BUSY)
+    step(telemetry, clock, wait_s=0.0, busy_s=2.0)
+    telemetry.clock("process").finished_batch()
+
+    window = telemetry.window()
+
+    assert window.efficiency == pytest.approx(1.0)
+    assert window.device_busy == {"/GPU:0": 1.0}
+
+
 def test_efficiency_on_one_device_counts_both_kinds_of_work() -> None:
     clock = Clock()
     telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:0"], now=clock)

@@ -14,7 +14,6 @@ from myxtts.errors import CheckpointError
 from myxtts.models.coqui.reader import read_pth, state_dict
 from tests.pth_writer import Call, Named, tensor, write
 
-
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 

@@ -90,7 +90,9 @@ def model_config(content: dict[str, Any], **known: int) -> ModelConfig:
     """Our settings from the content of config.json, beside those that are known already."""
     arguments = content.get("model_args")
     if not isinstance(arguments, dict):
-        raise ConfigError("config.json has no model_args", hint="use the config.json that is published beside model.pth")
+        raise ConfigError(
+            "config.json has no model_args", hint="use the config.json that is published beside model.pth"
+        )
     for name, expected in {**_FIXED, "gpt_num_audio_tokens": known["audio_codes"] + SPECIAL_AUDIO_TOKENS}.items():
         if arguments.get(name, expected) != expected:
             raise ConfigError(

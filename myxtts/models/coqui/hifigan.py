@@ -57,14 +57,14 @@ def _rules() -> list[Rule]:
 
 def _conv(weight: np.ndarray) -> np.ndarray:
     """[out, in, taps] to [1, taps, in, out]."""
-    return weight.transpose(2, 1, 0)[None]
+    return np.transpose(weight, (2, 1, 0))[None]
 
 
 def _transposed(rate: int) -> Callable[[np.ndarray], np.ndarray]:
     def convert(weight: np.ndarray) -> np.ndarray:
         """[in, out, 2 x rate] to [1, 2, in, rate x out]; the later half of the taps meets the earlier sample."""
         channels_in, channels, _ = weight.shape
-        taps = weight.reshape(channels_in, channels, 2, rate).transpose(2, 0, 3, 1)
-        return taps[::-1].reshape(1, 2, channels_in, rate * channels)
+        taps = np.transpose(weight.reshape(channels_in, channels, 2, rate), (2, 0, 3, 1))
+        return np.reshape(taps[::-1], (1, 2, channels_in, rate * channels))
 
     return convert

@@ -65,22 +65,22 @@ def same(value: np.ndarray) -> np.ndarray:
 
 def linear(weight: np.ndarray) -> np.ndarray:
     """[out, in] to [in, out]."""
-    return weight.T
+    return np.transpose(weight)
 
 
 def pointwise(weight: np.ndarray) -> np.ndarray:
     """A convolution with one tap, as a dense layer: [out, in, 1] to [in, out]."""
-    return weight[:, :, 0].T
+    return np.transpose(weight[:, :, 0])
 
 
 def conv1d(weight: np.ndarray) -> np.ndarray:
     """[out, in, taps] to [taps, in, out]."""
-    return weight.transpose(2, 1, 0)
+    return np.transpose(weight, (2, 1, 0))
 
 
 def conv2d(weight: np.ndarray) -> np.ndarray:
     """[out, in, height, width] to [height, width, in, out]."""
-    return weight.transpose(2, 3, 1, 0)
+    return np.transpose(weight, (2, 3, 1, 0))
 
 
 def with_bias(ours: str, theirs: str, convert: Callable[[np.ndarray], np.ndarray]) -> list[Rule]:

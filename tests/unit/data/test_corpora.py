@@ -157,7 +157,8 @@ def test_lines_that_do_not_fit_the_file_are_refused_by_number(tmp_path: Path) ->
     root = make_ljspeech(tmp_path / "corpus", 4)
     write_metadata(
         root,
-        "clip_0|One.|One.\nclip_1\nclip_2|a | b|a | b\nclip_3|Four.|Four.\nclip_3|Again.|Again.\nmissing|x|x\nclip_1||\n",
+        "clip_0|One.|One.\nclip_1\nclip_2|a | b|a | b\nclip_3|Four.|Four.\nclip_3|Again.|Again.\n"
+        "missing|x|x\nclip_1||\n",
     )
 
     listing = list_corpus(root)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myxtts.data.buckets import bucket_of, choose_bounds
+from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
 from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan
 from myxtts.errors import DataError
 
@@ -52,10 +52,12 @@ def test_every_clip_is_in_exactly_one_batch_that_holds_it(
     text = wave // 1500 + 1
     if len(wave) < readers:
         with pytest.raises(DataError, match="cannot feed"):
-            BatchPlanner(wave, text, BatchLimits(RATE * 20, rows), readers=readers)
+            BatchPlanner(wave, text, BatchLimits(rows=rows) if rows else BatchLimits(RATE * 20), readers=readers)
         return
 
-    plan = BatchPlanner(wave, text, BatchLimits(RATE * 20, rows), readers=readers).plan(epoch)
+    plan = BatchPlanner(wave, text, BatchLimits(rows=rows) if rows else BatchLimits(RATE * 20), readers=readers).plan(
+        epoch
+    )
 
     assert sorted(plan.clips.tolist()) == list(range(len(wave)))
     assert len(plan) >= readers
@@ -70,7 +72,7 @@ def test_every_clip_is_in_exactly_one_batch_that_holds_it(
             assert len(clips) == 1 or len(clips) * wave_samples <= RATE * 20
 
 
-@pytest.mark.parametrize("limits", [BUDGET, BatchLimits(0, 16), BatchLimits(0, 32), BatchLimits(30 * RATE)])
+@pytest.mark.parametrize("limits", [BUDGET, BatchLimits(rows=16), BatchLimits(rows=32), BatchLimits(30 * RATE)])
 @pytest.mark.parametrize("lengths", [lengths_like_ljspeech(), lengths_like_kathleen()], ids=["ljspeech", "kathleen"])
 def test_at_most_a_tenth_of_an_epoch_is_padding(lengths: tuple[np.ndarray, np.ndarray], limits: BatchLimits) -> None:
     plan = planner(lengths, limits).plan(0)
@@ -126,7 +128,7 @@ def test_a_plan_over_some_clips_has_only_those() -> None:
 @settings(max_examples=60, deadline=None)
 def test_bounds_are_the_cheapest_that_hold_all(lengths: list[int], count: int) -> None:
     array = np.array(lengths)
-    bounds = choose_bounds(array, count, 8)
+    bounds = choose_bounds(histogram_of(array, 8), count)
 
     assert len(bounds) <= count
     assert (np.diff(bounds) > 0).all()

@@ -1,0 +1,204 @@
+"""`myxtts validate`, also `python validate_dual_gpu_pipeline.py`: the five-part check of the dual pipeline.
+
+Each part says what it measured: placement is read from tensors, the transfer is compared by value and timed,
+and the training's loss must fall. A part that fails stops the check, because the next one stands on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from myxtts.cli.flags import parse_options
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import DeviceError, MyXTTSError
+from myxtts.runtime.inventory import Inventory, find_inventory
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.plan_log import configuration_lines
+
+RULE = "=" * 60
+TRAINING_STEPS = 12
+TRANSFER_MB = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOptions:
+    """Check that the dual-GPU pipeline works here, in five parts; exit 0 only if all pass.
+
+    Example: myxtts validate --data-gpu 0 --model-gpu 1. Without GPUs: add --simulate-gpus 2.
+    """
+
+    data_gpu: int = 0
+    """GPU for the data work."""
+
+    model_gpu: int = 1
+    """GPU for the model."""
+
+    simulate_gpus: int = 0
+    """Let this many CPU devices stand for GPUs."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(ValidateOptions, argv, command="validate")
+    check = DualPipelineCheck(options)
+    parts: list[tuple[str, Callable[[], Iterator[str]]]] = [
+        ("Checking prerequisites", check.prerequisites),
+        ("Validating device placement", check.placement),
+        ("Creating the model on the model GPU", check.model_creation),
+        ("Transferring data between the GPUs", check.transfer),
+        ("Simulating training through the pipeline", check.training),
+    ]
+    print(f"{RULE}\nDual-GPU Pipeline Validation\n{RULE}")
+    for number, (title, part) in enumerate(parts, start=1):
+        print(f"\n{number}. {title}...", flush=True)
+        try:
+            for line in part():
+                print(f"   ok    {line}", flush=True)
+        except MyXTTSError as error:
+            print(f"   FAIL  {error.problem}\n         {error.hint}")
+            print(f"\n{RULE}\nPart {number} of {len(parts)} failed.\n{RULE}")
+            return 1
+    print(f"\n{RULE}\nAll {len(parts)} parts passed.\n{RULE}")
+    return 0
+
+
+class DualPipelineCheck:
+    """The five parts; each yields a line for every thing that it found right, and raises at the first that is not."""
+
+    def __init__(self, options: ValidateOptions) -> None:
+        self._options = options
+        self._inventory: Inventory
+        self._plan: DevicePlan
+        self._trainer: Any
+
+    def prerequisites(self) -> Iterator[str]:
+        self._inventory = find_inventory(self._options.simulate_gpus)
+        kind = "simulated GPUs (CPU devices)" if self._inventory.simulated else "GPUs found by the NVIDIA driver"
+        request = DeviceRequest(data_gpu=self._options.data_gpu, model_gpu=self._options.model_gpu)
+        self._plan = plan_devices(request, self._inventory)
+        yield f"{len(self._inventory)} {kind}"
+        yield f"GPU numbers are valid: data {self._options.data_gpu}, model {self._options.model_gpu}"
+        from myxtts.runtime.backend import import_tensorflow
+
+        yield f"TensorFlow {import_tensorflow().__version__} is installed"
+
+    def placement(self) -> Iterator[str]:
+        from myxtts.runtime.apply import apply_plan
+        from myxtts.runtime.backend import import_tensorflow
+
+        apply_plan(self._plan)
+        yield from (line.strip() for line in configuration_lines(self._plan))
+        tf = import_tensorflow()
+        for role in self._plan.roles:
+            with tf.device(role.name):
+                computed = tf.matmul(tf.ones([64, 64]), tf.ones([64, 64]))
+            _require_device(computed, role.name, f"a product computed for the {role.role} role")
+            yield f"{role.role} work runs on {role.label}, read from its tensor"
+
+    def model_creation(self) -> Iterator[str]:
+        from myxtts.training.trainer import XTTSTrainer
+
+        began = time.perf_counter()
+        config = XTTSConfig(
+            model_size="tiny",
+            data_gpu=self._options.data_gpu,
+            model_gpu=self._options.model_gpu,
+            max_steps=TRAINING_STEPS,
+            learning_rate=2e-3,
+        )
+        self._trainer = XTTSTrainer(config)
+        self._trainer.start_stage("codec")
+        variables = self._trainer.current_stage().trainable_variables
+        for variable in variables:
+            _require_device(variable.value, self._plan.model.name, f"variable {variable.path}")
+        weights = sum(int(np.prod(variable.shape)) for variable in variables)
+        yield (
+            f"model created on {self._plan.model.label}: all {len(variables)} trained variables ({weights / 1e6:.1f} M "
+            f"weights) are there ({time.perf_counter() - began:.1f} s)"
+        )
+
+    def transfer(self) -> Iterator[str]:
+        from myxtts.pipeline.devices import copy_to_device
+        from myxtts.runtime.backend import import_tensorflow
+
+        tf = import_tensorflow()
+        assert self._plan.data is not None
+        with tf.device(self._plan.data.name):
+            sent = tf.random.stateless_normal([TRANSFER_MB * 2**18], seed=[1, 2])
+        began = time.perf_counter()
+        received = copy_to_device({"x": sent}, self._plan.model.name, deep_copy=self._plan.simulated)["x"]
+        arrived = received.numpy()
+        seconds = time.perf_counter() - began
+        _require_device(received, self._plan.model.name, "the transferred tensor")
+        if not np.array_equal(arrived, sent.numpy()):
+            raise DeviceError(
+                "values changed on the way", hint="the link between the GPUs is faulty: check the hardware"
+            )
+        yield f"{TRANSFER_MB} MB from {self._plan.data.label} to {self._plan.model.label}, equal bit for bit"
+        yield f"{TRANSFER_MB / 1024 / seconds:.1f} GB/s"
+
+    def training(self) -> Iterator[str]:
+        from myxtts.pipeline import Pipeline
+
+        assert self._plan.data is not None
+        losses = []
+        with Pipeline(
+            _ToneSource(),
+            self._trainer.current_stage().process,
+            data_device=self._plan.data.name,
+            model_devices=[self._plan.model.name],
+            buffer_size=4,
+            deep_copy=self._plan.simulated,
+        ) as pipeline:
+            ready = pipeline.wait_until_ready()
+            for _ in range(TRAINING_STEPS):
+                batch = next(pipeline)
+                _require_device(batch.tensors["mel"], self._plan.model.name, "the mel that training received")
+                losses.append(self._trainer.learn([batch]).loss)
+            figures = pipeline.telemetry.window()
+        if losses[-1] >= losses[0]:
+            raise DeviceError(
+                f"the loss did not fall: {losses[0]:.3f} to {losses[-1]:.3f} in {TRAINING_STEPS} steps",
+                hint="the devices compute wrongly, or we do: run myxtts doctor and report both outputs",
+            )
+        yield f"buffer ready after {ready.waited_s:.1f} s with {ready.depth} batches"
+        yield f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {TRAINING_STEPS} steps"
+        busy = ", ".join(f"{device} {share:.0%}" for device, share in figures.device_busy.items())
+        yield f"busy shares: {busy}"
+
+
+class _ToneSource:
+    """Endless batches of tones with noise: enough for a codec's loss to fall in a few steps."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def __next__(self) -> dict[str, Any]:
+        random = np.random.default_rng(self._number)
+        self._number += 1
+        seconds = np.arange(22050) / 22050
+        pitch = random.uniform(100, 400, (8, 1))
+        wave = 0.3 * np.sin(2 * np.pi * pitch * seconds) + 0.01 * random.standard_normal((8, 22050))
+        return {
+            "wave": (wave * 32767).astype(np.int16),
+            "wave_lengths": np.full(8, 22050, np.int32),
+            "draw": random.random(8, dtype=np.float32),
+        }
+
+    def get_state(self) -> dict[str, int]:
+        return {"number": self._number}
+
+    def set_state(self, state: dict[str, int]) -> None:
+        self._number = state["number"]
+
+
+def _require_device(tensor: Any, device: str, what: str) -> None:
+    actual = getattr(tensor, "backing_device", None) or tensor.device
+    if not actual.endswith(device.replace("/", "device:")):
+        raise DeviceError(
+            f"{what} is on {actual}, not on {device}", hint="report this with the output of myxtts doctor"
+        )

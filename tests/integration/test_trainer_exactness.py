@@ -1,0 +1,121 @@
+"""The trainer's arithmetic: mirrored equals single, accumulation equals the mean, a bad batch changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+from tests.processes import run_script
+
+BATCHES = """
+import json
+import numpy as np
+import tensorflow as tf
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import TrainingError
+from myxtts.runtime.seeds import seed_everything
+from myxtts.training.trainer import XTTSTrainer
+
+def batch(number, rows=4):
+    rng = np.random.default_rng(number)
+    text_lengths = rng.integers(4, 12, rows).astype("int32")
+    mel_lengths = rng.integers(24, 64, rows).astype("int32")
+    text = rng.integers(4, 60, (rows, 12)).astype("int32")
+    return text, rng.normal(size=(rows, 64, 80)).astype("float32"), text_lengths, mel_lengths
+
+def weights(trainer):
+    return [np.asarray(v.numpy()) for v in trainer.current_stage().trainable_variables]
+
+def like(trainer, other):
+    for mine, theirs in zip(trainer.model.weights, other.model.weights, strict=True):
+        mine.assign(theirs.numpy())
+"""
+
+
+def result_of(script: str, **environment: str) -> dict[str, object]:
+    output = run_script(BATCHES + script, TF_NUM_INTRAOP_THREADS="1", **environment)
+    result: dict[str, object] = json.loads(output.splitlines()[-1])
+    return result
+
+
+MIRRORED = """
+out = {}
+for stage in ("codec", "gpt"):
+    config = XTTSConfig(model_size="tiny", dropout=0.0, simulate_gpus=2, multi_gpu=True, max_steps=10, stage=stage, learning_rate=1e-4)
+    seed_everything(5)
+    mirrored = XTTSTrainer(config)
+    single = XTTSTrainer(config, model_device="/CPU:1")
+    like(single, mirrored)
+    for trainer in (mirrored, single):
+        trainer.start_stage(stage)
+    losses = [[t.train_step(*batch(n))["loss"] for t in (mirrored, single)] for n in range(10)]
+    apart = max(
+        float(np.max(np.abs(np.subtract(*[v.numpy() for v in variable.value.values]))))
+        for variable in mirrored.current_stage().trainable_variables
+    )
+    out[stage] = dict(
+        replicas=mirrored.strategy.num_replicas_in_sync,
+        loss_difference=max(abs(a - b) for a, b in losses),
+        weight_difference=max(float(np.max(np.abs(a - b))) for a, b in zip(weights(mirrored), weights(single))),
+        replicas_apart=apart,
+        fell=losses[-1][0] != losses[0][0],
+    )
+print(json.dumps(out))
+"""
+
+
+def test_mirrored_equals_single_over_ten_steps_and_the_replicas_agree() -> None:
+    for stage, seen in result_of(MIRRORED).items():
+        assert isinstance(seen, dict)
+        assert seen["replicas"] == 2, stage
+        assert seen["replicas_apart"] == 0.0, stage
+        assert seen["loss_difference"] < 1e-5, (stage, seen)
+        assert seen["fell"], stage
+
+
+ACCUMULATION = """
+config = XTTSConfig(model_size="tiny", dropout=0.0, max_steps=10, stage="gpt")
+def gradients_of(trainer, batches):
+    learnt = [trainer._whole_batch(trainer.current_stage().from_mels(*map(tf.constant, b))) for b in batches]
+    before = weights(trainer)
+    result = trainer.learn(learnt)
+    return result, before, weights(trainer)
+seed_everything(1)
+two = XTTSTrainer(config)
+two.start_stage("gpt")
+one = XTTSTrainer(config)
+like(one, two)
+one.start_stage("gpt")
+same = batch(1)
+r2, _, after_two = gradients_of(two, [same, same])
+r1, _, after_one = gradients_of(one, [same])
+difference = max(float(np.max(np.abs(a - b))) for a, b in zip(after_one, after_two))
+bad = batch(2)
+bad[1][0, 0, 0] = np.nan
+before = weights(one)
+skipped = one.train_step(*bad)
+unchanged = all(np.array_equal(a, b) for a, b in zip(before, weights(one)))
+stopped = ""
+try:
+    for _ in range(20):
+        one.train_step(*bad)
+except TrainingError as error:
+    stopped = str(error)
+good = two.train_step(*batch(3))
+print(json.dumps(dict(
+    norms=[r1.gradient_norm, r2.gradient_norm], difference=difference, unchanged=unchanged,
+    skipped_steps=one.skipped_steps, stopped=stopped, good=good["loss"],
+)))
+"""
+
+
+def test_accumulated_gradients_are_averaged_and_a_batch_with_nan_changes_nothing() -> None:
+    seen = result_of(ACCUMULATION)
+
+    assert isinstance(seen["norms"], list)
+    assert abs(seen["norms"][0] - seen["norms"][1]) < 1e-4
+    assert isinstance(seen["difference"], float)
+    assert seen["difference"] < 1e-6
+    assert seen["unchanged"] is True
+    assert seen["skipped_steps"] == 10
+    assert "10 steps in a row had no finite gradient" in str(seen["stopped"])
+    assert "--learning-rate" in str(seen["stopped"])

@@ -1,0 +1,96 @@
+"""Reading and writing audio: any format in, mono floats out, and a reason for what cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from myxtts.audio.io import read_audio, to_int16, write_audio
+from myxtts.errors import DataError
+
+
+def tone(seconds: float, rate: int, hz: float = 440.0) -> np.ndarray:
+    return (0.5 * np.sin(2 * np.pi * hz * np.arange(int(seconds * rate)) / rate)).astype(np.float32)
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".ogg"])
+def test_what_was_written_is_read_back(tmp_path: Path, suffix: str) -> None:
+    wave = tone(0.5, 22050)
+
+    write_audio(tmp_path / f"clip{suffix}", wave, 22050)
+
+    read = read_audio(tmp_path / f"clip{suffix}")
+    assert read.dtype == np.float32
+    assert np.abs(read - wave).max() < (2e-4 if suffix != ".ogg" else 0.2)
+    assert [path.name for path in tmp_path.iterdir()] == [f"clip{suffix}"]
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_24", "FLOAT", "DOUBLE"])
+def test_any_sample_format_is_read_as_the_same_floats(tmp_path: Path, subtype: str) -> None:
+    wave = tone(0.2, 22050)
+    soundfile.write(tmp_path / "clip.wav", wave, 22050, subtype=subtype)
+
+    assert np.abs(read_audio(tmp_path / "clip.wav") - wave).max() < 0.01
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 44100, 192000])
+def test_other_rates_are_resampled_to_the_same_tone(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "clip.wav", tone(1.0, rate), rate)
+
+    wave = read_audio(tmp_path / "clip.wav")
+
+    assert abs(len(wave) - 22050) <= 1
+    assert np.argmax(np.abs(np.fft.rfft(wave[:22050]))) == pytest.approx(440, abs=1)
+
+
+def test_channels_are_averaged(tmp_path: Path) -> None:
+    wave = tone(0.1, 22050)
+    soundfile.write(tmp_path / "clip.wav", np.stack([wave, -wave], axis=1), 22050, subtype="FLOAT")
+
+    assert np.abs(read_audio(tmp_path / "clip.wav")).max() < 1e-6
+
+
+def test_samples_beyond_full_scale_are_clipped(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "loud.wav", tone(0.1, 22050) * 6, 22050, subtype="FLOAT")
+
+    assert np.abs(read_audio(tmp_path / "loud.wav")).max() == 1.0
+
+
+def damaged(folder: Path, what: str) -> Path:
+    path = folder / f"{what}.wav"
+    if what == "empty":
+        path.write_bytes(b"")
+    elif what == "text":
+        path.write_text("not audio at all" * 50)
+    elif what == "no samples":
+        soundfile.write(path, np.zeros(0, np.float32), 22050)
+    elif what == "nan":
+        soundfile.write(path, np.array([0.1, np.nan, 0.2], np.float32), 22050, subtype="FLOAT")
+    elif what == "folder":
+        path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "text", "no samples", "nan", "folder"])
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, what: str) -> None:
+    with pytest.raises(DataError, match=f"{what}.wav"):
+        read_audio(damaged(tmp_path, what))
+
+
+def test_unwritable_targets_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"'\.mp4'"):
+        write_audio(tmp_path / "clip.mp4", tone(0.1, 22050), 22050)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_audio(tmp_path / "none" / "clip.wav", tone(0.1, 22050), 22050)
+    with pytest.raises(DataError, match="one channel"):
+        write_audio(tmp_path / "clip.wav", np.zeros((2, 2)), 22050)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int16_is_clipped_and_never_wraps() -> None:
+    values = to_int16(np.array([0.0, 0.5, 1.0, 2.0, -1.0, -3.0, np.nan]))
+
+    assert values.tolist() == [0, 16384, 32767, 32767, -32768, -32768, 0]

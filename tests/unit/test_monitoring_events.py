@@ -1,0 +1,178 @@
+"""The event log: what is written is read back, whatever happened to the writer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from myxtts.monitoring.events import VOCABULARY, EventFollower, EventLog, read_events
+
+
+def write_steps(path: Path, steps: range) -> None:
+    with EventLog(path) as log:
+        for step in steps:
+            log.write("step", stage="gpt", step=step, loss=1.0 / step)
+
+
+def test_events_are_read_back_in_order_with_name_and_time(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "events.jsonl"
+    with EventLog(path, now=lambda: 12.3456) as log:
+        log.write("run_start", version="0.1.0", command="train")
+        log.write("step", stage="gpt", step=1, loss=0.5)
+
+    assert list(read_events(path)) == [
+        {"event": "run_start", "time": 12.346, "version": "0.1.0", "command": "train"},
+        {"event": "step", "time": 12.346, "stage": "gpt", "step": 1, "loss": 0.5},
+    ]
+
+
+def test_a_log_that_was_torn_by_a_kill_loses_only_the_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write_steps(path, range(1, 4))
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [event["step"] for event in read_events(path)] == [1, 2]
+
+    write_steps(path, range(3, 5))
+
+    assert [event["step"] for event in read_events(path)] == [1, 2, 3, 4]
+
+
+def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "step"\n[1, 2]\n{"loss": 1}\n\x00\x00\n{"event": "run_end", "time": 1.0}\n')
+
+    assert [event["event"] for event in read_events(path)] == ["run_end"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(cuts=st.lists(st.integers(0, 400), max_size=12))
+def test_a_follower_sees_every_event_once_however_the_file_grows(tmp_path: Path, cuts: list[int]) -> None:
+    whole, growing = tmp_path / "whole.jsonl", tmp_path / "growing.jsonl"
+    whole.unlink(missing_ok=True)
+    write_steps(whole, range(1, 6))
+    data = whole.read_bytes()
+    growing.write_bytes(b"")
+    follower, seen, written = EventFollower(growing), [], 0
+    for cut in [*sorted(min(cut, len(data)) for cut in cuts), len(data)]:
+        with growing.open("ab") as file:
+            file.write(data[written:cut])
+        written = cut
+        seen += follower.poll()
+
+    assert [event["step"] for event in seen] == [1, 2, 3, 4, 5]
+
+
+def test_a_follower_waits_for_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    follower = EventFollower(path)
+    assert follower.poll() == []
+
+    write_steps(path, range(1, 2))
+
+    assert len(follower.poll()) == 1
+
+
+def test_a_follower_begins_again_when_a_run_is_started_afresh(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write_steps(path, range(1, 9))
+    follower = EventFollower(path)
+    follower.poll()
+    path.unlink()
+    write_steps(path, range(1, 3))
+
+    assert [event["step"] for event in follower.poll()] == [1, 2]
+
+
+def test_numbers_that_json_does_not_know_become_null_and_numpy_ones_plain(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.write(
+            "step",
+            stage="gpt",
+            step=np.int64(3),
+            loss=np.float32("nan"),
+            more=[float("inf"), np.float32(0.5)],
+            shape=np.arange(2),
+            where=Path("a/b"),
+        )
+
+    (event,) = read_events(path)
+    assert "NaN" not in path.read_text()
+    assert (event["step"], event["loss"], event["more"]) == (3, None, [None, 0.5])
+    assert (event["shape"], event["where"]) == ([0, 1], "a/b")
+
+
+def test_an_event_without_a_field_that_readers_rely_on_is_refused(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl") as log:
+        with pytest.raises(ValueError, match=r"'step' lacks \['loss'\]"):
+            log.write("step", stage="gpt", step=1)
+        with pytest.raises(ValueError, match="not in the vocabulary"):
+            log.write("stepp", stage="gpt", step=1, loss=1.0)
+
+
+def test_lines_of_several_threads_stay_whole(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+
+    def write(number: int) -> None:
+        for step in range(200):
+            log.write("step", stage=f"t{number}", step=step, loss=0.0, text="x" * 500)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(events) == 800
+    for number in range(4):
+        assert [event["step"] for event in events if event["stage"] == f"t{number}"] == list(range(200))
+
+
+def test_subscribers_see_what_a_reader_of_the_file_would(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    seen: list[dict[str, object]] = []
+    with EventLog(path) as log:
+        log.subscribe(seen.append)
+        log.write("step", stage="gpt", step=1, loss=np.float64("inf"))
+
+    assert seen == list(read_events(path))
+
+
+def test_a_full_disk_is_said_once_and_does_not_stop_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    with EventLog(Path("/dev/full")) as log, caplog.at_level(logging.WARNING):
+        for step in range(3):
+            log.write("step", stage="gpt", step=step, loss=1.0)
+
+    assert len([record for record in caplog.records if "cannot write" in record.message]) == 1
+
+
+def test_every_event_of_the_vocabulary_is_documented() -> None:
+    import myxtts.monitoring.events as module
+
+    assert module.__doc__ is not None
+    rows = [line.split("|")[1].strip() for line in module.__doc__.splitlines() if line.startswith("| ")]
+    assert rows[1:] == list(VOCABULARY)
+
+
+@pytest.mark.timeout(20)
+def test_a_subscriber_may_answer_an_event_with_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.subscribe(
+            lambda event: (
+                log.write("warning", message="slow", hint="raise it") and None if event["event"] == "step" else None
+            )
+        )
+        log.write("step", stage="gpt", step=1, loss=1.0)
+
+    assert [event["event"] for event in read_events(path)] == ["step", "warning"]

@@ -1,0 +1,391 @@
+"""A run as people see it: the state folded from events, the console, the report, the driver's figures."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pynvml
+import pytest
+from rich.console import Console
+
+from myxtts.cli import monitor
+from myxtts.errors import DataError
+from myxtts.monitoring import gpu
+from myxtts.monitoring.charts import Series, line_chart, smooth, thin, ticks
+from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
+from myxtts.monitoring.events import EventLog, read_events
+from myxtts.monitoring.figures import PhaseFigures, WindowFigures
+from myxtts.monitoring.report import write_report
+from myxtts.monitoring.run_state import KEPT_POINTS, RunState, StageHistory
+from myxtts.monitoring.tensorboard import event_scalars, mel_picture
+
+HOSTILE = '<script>alert(1)</script> [bold]x[/bold] "quoted"'
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def figures(stall_share: float = 0.02) -> WindowFigures:
+    phase = PhaseFigures(busy=0.5, waiting=0.2, blocked=0.3, ms_per_batch=250.0)
+    return WindowFigures(
+        seconds=10.0,
+        steps=40,
+        step_ms=250.0,
+        phases=dict.fromkeys(("source", "process", "transfer", "train"), phase),
+        data_device="/GPU:0",
+        model_devices=("/GPU:1",),
+        device_busy={"/GPU:0": 0.5, "/GPU:1": 0.94},
+        stall_share=stall_share,
+        buffer_depth=47.0,
+        buffer_capacity=50,
+        efficiency=0.95,
+        bottleneck="train",
+        oscillation=0.03,
+        audio_seconds_per_s=210.0,
+        padding_share=0.06,
+    )
+
+
+def write_run(run_dir: Path, *, ended: bool = False, text: str = "hello") -> Path:
+    clock = Clock()
+    with EventLog(run_dir / "events.jsonl", now=clock) as log:
+        log.write("run_start", version="0.1.0", command=f"train {text}", mode="dual", stages=["codec", "gpt"])
+        log.write("devices", mode="dual", lines=[f"data {text}"])
+        log.write("training_start", stage="gpt", step=1, total_steps=100)
+        for step in range(1, 21):
+            clock.seconds += 0.5
+            log.write("step", stage="gpt", step=step, loss=5.0 - step / 10, learning_rate=1e-4)
+        log.write("window", stage="gpt", step=20, **figures().to_event())
+        log.write(
+            "memory",
+            devices={
+                "data": {"device": "/GPU:0", "current_mb": None, "source": None},
+                "model": {
+                    "device": "/GPU:1",
+                    "current_mb": 11264.0,
+                    "peak_mb": 12000.0,
+                    "limit_mb": 16384.0,
+                    "source": "tensorflow",
+                },
+            },
+        )
+        log.write("validation", stage="gpt", step=20, loss=3.3)
+        log.write("sample", stage="gpt", step=20, path="samples/a.wav", text=text)
+        log.write("warning", message=text, hint="raise --num-workers")
+        log.write("checkpoint", stage="gpt", step=20, path="checkpoints/gpt-20")
+        if ended:
+            log.write("run_end", reason="finished", message="done")
+    return run_dir
+
+
+def state_of(run_dir: Path) -> RunState:
+    return RunState(read_events(run_dir / "events.jsonl"))
+
+
+def test_a_run_s_state_follows_its_events(tmp_path: Path) -> None:
+    state = state_of(write_run(tmp_path))
+
+    assert (state.stage, state.step, state.total_steps, state.loss) == ("gpt", 20, 100, 3.0)
+    assert state.steps_per_s == 2.0, "20 steps of the optimiser in 10 s, though they took 40 batches"
+    assert state.eta_s == 40.0
+    assert state.elapsed_s == 10.0
+    assert state.step_fields == {"learning_rate": 1e-4}
+    assert state.history["gpt"].validations == [(20, 3.3)]
+
+
+def test_speed_is_known_from_the_steps_before_the_first_window() -> None:
+    state = RunState()
+    for number in range(5):
+        state.apply({"event": "step", "time": 10.0 + number / 4, "stage": "gpt", "step": number, "loss": 1.0})
+
+    assert state.steps_per_s == 4.0
+
+
+def test_steps_that_a_resumed_run_repeats_replace_the_lost_ones() -> None:
+    history = StageHistory()
+    for step, loss in [(1, 9.0), (2, 8.0), (3, 7.0), (2, 6.0), (3, 5.0)]:
+        history.add_step(step, loss)
+
+    assert (history.steps, history.losses) == ([1, 2, 3], [9.0, 6.0, 5.0])
+
+
+def test_a_resumed_run_is_no_longer_ended(tmp_path: Path) -> None:
+    state = state_of(write_run(tmp_path, ended=True))
+    assert state.ended is not None
+
+    state.apply({"event": "run_start", "time": 2000.0, "version": "0.1.0"})
+
+    assert state.ended is None
+    assert state.started_at == 1000.0
+
+
+def test_a_run_of_weeks_keeps_a_bounded_curve() -> None:
+    history = StageHistory()
+    for step in range(3 * KEPT_POINTS):
+        history.add_step(step, 1.0)
+
+    assert len(history.steps) == len(history.losses) <= KEPT_POINTS
+    assert history.steps == sorted(history.steps)
+    assert history.steps[0] == 0
+
+
+def test_events_of_a_newer_version_are_passed_over() -> None:
+    state = RunState([{"event": "added_later", "time": 5.0, "value": 1}])
+
+    assert state.last_at == 5.0
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_console_fits_its_width_and_shows_what_matters(tmp_path: Path, width: int) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width)
+    console.print(render(state_of(write_run(tmp_path, text=HOSTILE)), width))
+    shown = stream.getvalue()
+
+    assert max(len(line) for line in shown.splitlines()) <= width
+    for fact in ("stage gpt (2 of 2)", "20 / 100", "94 %", "/GPU:1", "47/50", "210.0 audio-s/s", "11.0 GB of 16.0"):
+        assert fact in shown, fact
+    assert "[bold]" in shown, "what comes from the run is not markup"
+
+
+def test_a_console_without_events_says_that_it_starts() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(render(RunState(), 80))
+
+    assert "starting" in stream.getvalue()
+
+
+def test_plain_lines_come_without_a_terminal_and_not_for_every_step(tmp_path: Path) -> None:
+    write_run(tmp_path, ended=True)
+    stream = io.StringIO()
+    with LiveConsole(stream=stream) as console:
+        for event in read_events(tmp_path / "events.jsonl"):
+            console.on_event(event)
+    lines = stream.getvalue().splitlines()
+
+    assert lines[0] == "training starts: gpt from step 1 of 100"
+    assert "\x1b" not in stream.getvalue()
+    assert len([line for line in lines if line.startswith("gpt ") and "loss" in line]) < 5
+    assert "warning: hello: raise --num-workers" in lines
+    assert lines[-1] == "finished: done"
+
+
+def test_log_lines_go_through_the_live_panel_and_come_back_afterwards() -> None:
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(handler)
+    stream_before = handler.stream
+    try:
+        with LiveConsole(stream=io.StringIO(), plain=False):
+            assert handler.stream is not stream_before
+        assert handler.stream is stream_before
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def test_a_snapshot_says_unavailable_and_never_zero_for_memory_that_is_not_known(tmp_path: Path) -> None:
+    lines = snapshot_lines(state_of(write_run(tmp_path)))
+
+    assert "memory of /GPU:0: unavailable" in lines
+    assert "memory of /GPU:1: 11.0 GB of 16.0" in lines
+
+
+def test_memory_of_a_simulated_device_is_found_by_its_role_and_labelled_as_the_process_s() -> None:
+    state = RunState()
+    entry = {"device": "/GPU:1 (simulated by /CPU:2)", "current_mb": 2048.0, "limit_mb": None, "source": "process RSS"}
+    state.apply({"event": "memory", "time": 1.0, "devices": {"model": entry}})
+
+    assert state.memory_of("/CPU:2", "model") == entry
+    assert state.memory_of("/CPU:1", "data") is None
+    assert snapshot_lines(state)[1] == "memory of /GPU:1 (simulated by /CPU:2): 2.0 GB (process RSS)"
+
+
+def test_the_smoothed_loss_forgets_where_it_began() -> None:
+    state = RunState()
+    for step, loss in enumerate([10.0, 2.0, 2.0, 2.0], 1):
+        state.apply({"event": "step", "time": float(step), "stage": "gpt", "step": step, "loss": loss})
+
+    assert state.smooth_loss == pytest.approx((10 * 0.9**3 + 2 * (0.81 + 0.9 + 1)) / (0.9**3 + 0.81 + 0.9 + 1))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "–"), (0.4, "0:00"), (59.6, "1:00"), (3599, "59:59"), (7325, "2:02:05")]
+)
+def test_durations_read_as_a_clock(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_sparkline_falls_with_its_values_and_keeps_its_width() -> None:
+    assert sparkline([3.0, 2.0, 1.0], 10) == "█▅▁"
+    assert len(sparkline(list(range(1000)), 24)) <= 24
+    assert sparkline([], 10) == ""
+    assert sparkline([1.0, 1.0], 10) == "▁▁"
+
+
+def test_axis_ticks_are_round_and_inside() -> None:
+    assert ticks(0, 100) == [0, 20, 40, 60, 80, 100]
+    assert ticks(0.0, 0.83) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
+    assert ticks(5, 5) == [5]
+
+
+def test_thinning_keeps_the_mean_and_smoothing_does_not_lag() -> None:
+    line = [(float(x), 2.0 * x) for x in range(3000)]
+
+    assert len(thin(line)) <= 600
+    assert np.mean([y for _, y in thin(line)]) == pytest.approx(np.mean([y for _, y in line]), rel=1e-3)
+    middle = smooth(line)[1500]
+    assert middle == pytest.approx(line[1500])
+
+
+def test_a_line_is_broken_where_a_run_was_interrupted() -> None:
+    points = [(float(x), 1.0) for x in [0, 1, 2, 3, 4, 100, 101, 102]]
+
+    assert line_chart([Series("busy", points, 0)], x_label="minutes").count("M") == 2
+
+
+def test_a_chart_of_one_point_or_none_does_not_fail() -> None:
+    assert "nothing was recorded" in line_chart([Series("loss", [], 0)], x_label="step")
+    assert "<svg" in line_chart([Series("loss", [(1.0, 2.0)], 0)], x_label="step")
+
+
+def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path) -> None:
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "a.wav").write_bytes(b"RIFFdata")
+    page = write_report(write_run(tmp_path, ended=True)).read_text()
+
+    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert 'src="data:audio/wav;base64,UklGRmRhdGE="' in page
+    assert "prefers-color-scheme: dark" in page
+    for fact in ("Loss, stage gpt", "Devices over time", "Memory", "training does not wait for data", "finished"):
+        assert fact in page
+    assert "/GPU:0: memory is unavailable" in page
+
+
+def test_the_report_escapes_whatever_comes_from_the_run(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path, text=HOSTILE)).read_text()
+
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_report_reads_no_file_outside_the_run(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.wav"
+    secret.write_bytes(b"SECRET")
+    run_dir = tmp_path / "run"
+    with EventLog(run_dir / "events.jsonl") as log:
+        log.write("sample", stage="gpt", step=1, path="../secret.wav")
+        log.write("sample", stage="gpt", step=2, path=str(secret))
+
+    page = write_report(run_dir).read_text()
+
+    assert "U0VDUkVU" not in page
+    assert page.count("is not there") == 2
+
+
+def test_a_run_that_has_only_started_has_a_report(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.write("run_start", version="0.1.0")
+
+    assert "no end recorded" in write_report(tmp_path).read_text()
+
+
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no events\.jsonl"):
+        write_report(tmp_path)
+    with pytest.raises(DataError, match="not the folder of a run"):
+        monitor.main([str(tmp_path)])
+
+
+def test_monitor_once_prints_what_is_known_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert monitor.main([str(write_run(tmp_path)), "--once"]) == 0
+
+    shown = capsys.readouterr().out
+    assert "gpt 20/100" in shown
+    assert "the run may have been stopped or killed" in shown
+    assert "training does not wait for data" in shown
+
+
+def test_monitor_follows_a_run_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert monitor.main([str(write_run(tmp_path, ended=True))]) == 0
+
+    assert "finished: done" in capsys.readouterr().out
+
+
+def test_monitor_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert monitor.main([str(write_run(tmp_path)), "--report"]) == 0
+
+    assert Path(capsys.readouterr().out.strip()).is_file()
+
+
+def test_neither_monitor_nor_pipeline_imports_tensorflow() -> None:
+    code = (
+        "import sys, myxtts.cli.monitor, myxtts.pipeline, myxtts.monitoring.tensorboard, myxtts.monitoring.gpu;"
+        "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
+
+
+def test_without_a_driver_gpus_are_unavailable_and_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", no_driver)
+
+    assert gpu.read_gpus() is None
+
+
+def test_what_a_gpu_does_not_tell_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_supported(*_: object) -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    class Memory:
+        used, total = 3 << 30, 24 << 30
+
+    for name, answer in {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: b"RTX 3090",
+        "nvmlDeviceGetUtilizationRates": not_supported,
+        "nvmlDeviceGetMemoryInfo": lambda handle: Memory,
+    }.items():
+        monkeypatch.setattr(pynvml, name, answer)
+
+    assert gpu.read_gpus() == [gpu.GpuReading(0, "RTX 3090", None, 3072, 24576)]
+
+
+def test_tensorboard_scalars_are_grouped_by_stage_and_leave_out_what_is_unknown() -> None:
+    step = {"event": "step", "time": 1.0, "stage": "gpt", "step": 3, "loss": None, "learning_rate": 1e-4, "note": "x"}
+    window = {"event": "window", "time": 1.0, "stage": "gpt", "step": 3, **figures().to_event()}
+
+    assert event_scalars(step) == {"gpt/learning_rate": 1e-4}
+    assert event_scalars(step | {"event": "validation", "loss": 2.0})["gpt_validation/loss"] == 2.0
+    assert event_scalars(window)["busy/GPU_1"] == 0.94
+    assert event_scalars(window)["pipeline/stall_share"] == 0.02
+
+
+def test_a_mel_picture_has_low_frequencies_at_the_bottom() -> None:
+    mel_TM = np.zeros((5, 80), np.float32)
+    mel_TM[:, 0] = 1.0
+
+    picture = mel_picture(mel_TM)
+
+    assert picture.shape == (80, 5, 3)
+    assert picture.dtype == np.uint8
+    assert picture[-1, 0].tolist() == [253, 231, 37]
+    assert picture[0, 0].tolist() == [68, 1, 84]
+    assert mel_picture(np.zeros((2, 80))).max() <= 84
