@@ -1,6 +1,6 @@
-"""Coqui's side of `bench.hifigan`: runs in a Python that has coqui-tts, prints one JSON object. Imports nothing of ours.
+"""Coqui's side of `bench.hifigan`: runs in a Python that has coqui-tts, prints one JSON object.
 
-One thread, f32, random weights with weight norm removed, CPU-seconds for each second of 24 kHz audio.
+Imports nothing of ours. One thread, f32, random weights without weight norm, CPU-seconds for a second of 24 kHz audio.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import statistics
 import time
 
 import torch
-from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 from torch.nn.utils.parametrize import remove_parametrizations
+from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 
 def main() -> None:
