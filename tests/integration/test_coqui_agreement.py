@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from myxtts.config.model import ModelConfig
+from myxtts.config.model import ModelConfig, ModelSize
 from myxtts.errors import CheckpointError
 from myxtts.models import dvae, hifigan, speaker_encoder
 from myxtts.models.coqui.dvae import dvae_weights
@@ -102,3 +102,30 @@ def test_a_weight_without_a_place_is_named() -> None:
 
     with pytest.raises(CheckpointError, match=r"layer9\.extra\.weight"):
         speaker_weights(state)
+
+
+# Coqui counts the magnitudes of weight norm beside the weights: 18 * (256 + 128 + 64 + 32) for the residual
+# convolutions, and 512 + 256 + 128 + 64 for the upsampling. Ours are folded in.
+FOLDED_MAGNITUDES = 9600
+
+
+@pytest.mark.parametrize(("size", "coqui_parameters"), [("small", 15_075_296), ("big", 17_827_808)])
+def test_hifigan_has_coquis_parameters_without_weight_norm(size: ModelSize, coqui_parameters: int) -> None:
+    layer = hifigan.HiFiGAN(ModelConfig(model_size=size))
+    layer.build()
+
+    assert layer.count_params() == coqui_parameters - FOLDED_MAGNITUDES
+
+
+def test_speaker_encoder_has_coquis_parameters() -> None:
+    layer = speaker_encoder.SpeakerEncoder(ModelConfig(model_size="small"))
+    layer.build()
+
+    assert sum(np.prod(weight.shape) for weight in layer.trainable_variables) == 8_028_492
+
+
+def test_the_tiny_dvae_is_small_enough_to_learn_on_a_cpu() -> None:
+    layer = dvae.DVAE(ModelConfig(model_size="tiny"))
+    layer.build()
+
+    assert sum(np.prod(weight.shape) for weight in layer.trainable_variables) == 1_829_136

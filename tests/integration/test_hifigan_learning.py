@@ -13,7 +13,7 @@ from myxtts.models.discriminators import Discriminators, decoder_losses, discrim
 from myxtts.models.hifigan import Conv, HiFiGAN, samples_of, to_output_rate
 
 CONFIG = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, speaker_width=8)
-MEL = MelSpectrogram(MelSettings(sample_rate=24000))
+MEL = MelSpectrogram(MelSettings(sample_rate=24000), whole=True)
 LATENTS = 3
 
 
