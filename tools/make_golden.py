@@ -47,7 +47,7 @@ def make_dvae() -> Path:
         use_transposed_convs=False,
     )
     shapes = fill(original, keep=("discrete_loss",))
-    scaled_BMT = torch.from_numpy(DVAE.mel_BTM() / DVAE.mel_stats_M()).transpose(1, 2)
+    scaled_BMT = torch.from_numpy(DVAE.mel() / DVAE.mel_stats()).transpose(1, 2)
     codes_BN = original.get_codebook_indices(scaled_BMT)
     decoded_BMT, _ = original.decode(codes_BN)
     latents_BCN = original.encoder(scaled_BMT)
@@ -65,7 +65,7 @@ def make_hifigan() -> Path:
     original = HifiDecoder(decoder_input_dim=HIFIGAN.latent_width)
     shapes = fill(original.waveform_decoder)
     original.eval()
-    wave_B1S = original(torch.from_numpy(HIFIGAN.latents_BND()), g=torch.from_numpy(HIFIGAN.speaker_BV()).unsqueeze(-1))
+    wave_B1S = original(torch.from_numpy(HIFIGAN.latents()), g=torch.from_numpy(HIFIGAN.speaker()).unsqueeze(-1))
     return formula.save("hifigan", shapes, {"wave": wave_B1S[:, 0].detach().numpy()})
 
 
@@ -74,7 +74,7 @@ def make_speaker() -> Path:
 
     original = HifiDecoder().speaker_encoder
     shapes = fill(original, keep=("torch_spec",))
-    vector_BV = original(torch.from_numpy(SPEAKER.wave_BS()).unsqueeze(1), l2_norm=True)
+    vector_BV = original(torch.from_numpy(SPEAKER.wave()).unsqueeze(1), l2_norm=True)
     return formula.save("speaker", shapes, {"vector": vector_BV.detach().numpy()})
 
 

@@ -1,4 +1,4 @@
-"""`myxtts import-xtts DIR OUT`: a published XTTS v2 folder into ours. Needs no PyTorch and runs no code of the files."""
+"""`myxtts import-xtts DIR OUT`: a published XTTS v2 folder into ours, without PyTorch and running no code of it."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
 def log_mel(wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Log mel [B, T, F] of the pre-emphasised wave, and the frames of each row."""
     before_BS = tf.concat([wave_BS[:, 1:2], wave_BS[:, :-1]], axis=1)
-    mel = MelSpectrogram(SPEAKER_MEL, xla=True)
+    mel = MelSpectrogram(SPEAKER_MEL, whole=True)
     power_BTF, lengths_B = mel.power_mel(wave_BS - PREEMPHASIS * before_BS, wave_lengths_B)
     return tf.math.log(power_BTF + 1e-6), lengths_B
 

@@ -16,22 +16,22 @@ class DVAECase:
     codes: int = 64
     frames: int = 61
 
-    def mel_BTM(self) -> np.ndarray:
+    def mel(self) -> np.ndarray:
         return noise("dvae.mel", (2, self.frames, 80), 3.0)
 
-    def mel_stats_M(self) -> np.ndarray:
+    def mel_stats(self) -> np.ndarray:
         return 1.0 + np.abs(noise("dvae.mel_stats", (80,)))
 
 
 @dataclass(frozen=True)
 class HiFiGANCase:
     latent_width: int = 256
-    latents: int = 9
+    count: int = 9
 
-    def latents_BND(self) -> np.ndarray:
-        return noise("hifigan.latents", (1, self.latents, self.latent_width))
+    def latents(self) -> np.ndarray:
+        return noise("hifigan.latents", (1, self.count, self.latent_width))
 
-    def speaker_BV(self) -> np.ndarray:
+    def speaker(self) -> np.ndarray:
         return noise("hifigan.speaker", (1, 512), 0.05)
 
 
@@ -39,7 +39,7 @@ class HiFiGANCase:
 class SpeakerCase:
     samples: int = 20011
 
-    def wave_BS(self) -> np.ndarray:
+    def wave(self) -> np.ndarray:
         return noise("speaker.wave", (2, self.samples), 0.1)
 
 

@@ -1,4 +1,4 @@
-"""The parts beside the GPT against Coqui's own outputs on the same weights (`tools/make_golden.py`), without PyTorch."""
+"""The parts beside the GPT against Coqui's own outputs on the same weights (see `tools/make_golden.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from myxtts.config.model import ModelConfig
+from myxtts.config.model import ModelConfig, ModelSize
 from myxtts.errors import CheckpointError
 from myxtts.models import dvae, hifigan, speaker_encoder
 from myxtts.models.coqui.dvae import dvae_weights
@@ -31,14 +31,14 @@ def dvae_and_golden() -> tuple[dvae.DVAE, dict[str, np.ndarray]]:
     )
     state, golden = formula.load("dvae")
     layer = dvae.DVAE(config)
-    give(layer, dvae_weights(state, DVAE.mel_stats_M()))
+    give(layer, dvae_weights(state, DVAE.mel_stats()))
     return layer, golden
 
 
 def test_dvae_gives_the_same_codes(dvae_and_golden: tuple[dvae.DVAE, dict[str, np.ndarray]]) -> None:
     layer, golden = dvae_and_golden
 
-    codes_BN, code_lengths_B = layer.encode(DVAE.mel_BTM(), np.full(2, DVAE.frames, np.int32))
+    codes_BN, code_lengths_B = layer.encode(DVAE.mel(), np.full(2, DVAE.frames, np.int32))
 
     np.testing.assert_array_equal(codes_BN, golden["codes"])
     np.testing.assert_array_equal(code_lengths_B, [golden["codes"].shape[1]] * 2)
@@ -49,7 +49,7 @@ def test_dvae_decodes_to_the_same_mel(dvae_and_golden: tuple[dvae.DVAE, dict[str
 
     mel_BTM = layer.decode(tf.constant(golden["codes"], tf.int32))
 
-    np.testing.assert_allclose(mel_BTM / DVAE.mel_stats_M(), golden["scaled_mel"], atol=1e-4)
+    np.testing.assert_allclose(mel_BTM / DVAE.mel_stats(), golden["scaled_mel"], atol=1e-4)
 
 
 def test_hifigan_of_the_small_size_makes_the_same_wave() -> None:
@@ -57,11 +57,11 @@ def test_hifigan_of_the_small_size_makes_the_same_wave() -> None:
     layer = hifigan.HiFiGAN(ModelConfig(model_size="small"))
     give(layer, hifigan_weights(state))
 
-    wave_BS = layer(HIFIGAN.latents_BND(), HIFIGAN.speaker_BV())
+    wave_BS = layer(HIFIGAN.latents(), HIFIGAN.speaker())
 
     assert np.std(golden["wave"]) > 0.05
     np.testing.assert_allclose(wave_BS, golden["wave"], atol=1e-3)
-    assert wave_BS.shape[1] == hifigan.samples_of(HIFIGAN.latents)
+    assert wave_BS.shape[1] == hifigan.samples_of(HIFIGAN.count)
 
 
 def test_hifigan_reads_the_older_names_of_weight_norm() -> None:
@@ -85,7 +85,7 @@ def test_speaker_encoder_gives_the_same_vector() -> None:
     layer = speaker_encoder.SpeakerEncoder(ModelConfig(model_size="small"))
     give(layer, speaker_weights(state))
 
-    np.testing.assert_allclose(layer(SPEAKER.wave_BS()), golden["vector"], atol=1e-4)
+    np.testing.assert_allclose(layer(SPEAKER.wave()), golden["vector"], atol=1e-4)
 
 
 def test_a_missing_weight_is_named() -> None:
@@ -93,7 +93,7 @@ def test_a_missing_weight_is_named() -> None:
     del state["encoder.1.0.bias"]
 
     with pytest.raises(CheckpointError, match=r"encoder\.1\.0\.bias"):
-        dvae_weights(state, DVAE.mel_stats_M())
+        dvae_weights(state, DVAE.mel_stats())
 
 
 def test_a_weight_without_a_place_is_named() -> None:
@@ -102,3 +102,30 @@ def test_a_weight_without_a_place_is_named() -> None:
 
     with pytest.raises(CheckpointError, match=r"layer9\.extra\.weight"):
         speaker_weights(state)
+
+
+# Coqui counts the magnitudes of weight norm beside the weights: 18 * (256 + 128 + 64 + 32) for the residual
+# convolutions, and 512 + 256 + 128 + 64 for the upsampling. Ours are folded in.
+FOLDED_MAGNITUDES = 9600
+
+
+@pytest.mark.parametrize(("size", "coqui_parameters"), [("small", 15_075_296), ("big", 17_827_808)])
+def test_hifigan_has_coquis_parameters_without_weight_norm(size: ModelSize, coqui_parameters: int) -> None:
+    layer = hifigan.HiFiGAN(ModelConfig(model_size=size))
+    layer.build()
+
+    assert layer.count_params() == coqui_parameters - FOLDED_MAGNITUDES
+
+
+def test_speaker_encoder_has_coquis_parameters() -> None:
+    layer = speaker_encoder.SpeakerEncoder(ModelConfig(model_size="small"))
+    layer.build()
+
+    assert sum(np.prod(weight.shape) for weight in layer.trainable_variables) == 8_028_492
+
+
+def test_the_tiny_dvae_is_small_enough_to_learn_on_a_cpu() -> None:
+    layer = dvae.DVAE(ModelConfig(model_size="tiny"))
+    layer.build()
+
+    assert sum(np.prod(weight.shape) for weight in layer.trainable_variables) == 1_829_136

@@ -17,7 +17,7 @@ from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
 ROOT = Path(__file__).parent.parent.parent
 
 
-def clip_BTM(frames: int = 64) -> np.ndarray:
+def clip_mel(frames: int = 64) -> np.ndarray:
     """Something like speech: smooth bands that move, over a floor."""
     time, channel = np.arange(frames)[:, None], np.arange(80)[None]
     bands = sum(np.exp(-(((channel - 20 * k - 8 * np.sin(time / (5.0 + k))) / 4.0) ** 2)) for k in (1, 2, 3))
@@ -28,7 +28,7 @@ def test_one_clip_is_learnt_through_its_codes() -> None:
     keras.utils.set_random_seed(3)
     dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=64, dvae_code_width=32, audio_codes=32))
     dvae.build()
-    mel_BTM, lengths_B = clip_BTM(), np.array([64], np.int32)
+    mel_BTM, lengths_B = clip_mel(), np.array([64], np.int32)
     dvae.set_mel_stats(*measure_mel_stats(mel_BTM, lengths_B))
     optimizer = keras.optimizers.Adam(3e-3)
     optimizer.build(dvae.trainable_variables)

@@ -39,7 +39,8 @@ def vocabulary(size: int) -> dict[str, object]:
              "end_of_word_suffix": None, "fuse_unk": False, "merges": [],
              "vocab": {name: index for index, name in enumerate(entries)}}  # fmt: skip
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None, "model": model}  # fmt: skip
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+            "model": model}  # fmt: skip
 
 
 def dvae_state() -> dict[str, np.ndarray]:
@@ -65,7 +66,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("xtts_v2")
     write_state(folder / "model.pth", model_state())
     write_state(folder / "dvae.pth", dvae_state())
-    stats_M = DVAE.mel_stats_M()
+    stats_M = DVAE.mel_stats()
     write(folder / "mel_stats.pth", tensor(stats_M, "0"), {"0": stats_M})
     (folder / "config.json").write_text(json.dumps({"model_args": MODEL_ARGS}))
     (folder / "vocab.json").write_text(json.dumps(vocabulary(gpt_case.TEXT_VOCAB)))
@@ -91,11 +92,11 @@ def test_an_imported_folder_loads_and_gives_coquis_numbers(published: Path, tmp_
     model = XTTS(config.model)
     model.load(tmp_path / "voice")
     _, golden = formula.load("gpt")
-    np.testing.assert_allclose(model.conditioning(gpt_case.mel_BTM()), golden["latents"], atol=1e-4)
+    np.testing.assert_allclose(model.conditioning(gpt_case.mel_rows()), golden["latents"], atol=1e-4)
     _, golden = formula.load("dvae")
-    encoded = model.dvae.encoder(DVAE.mel_BTM() / DVAE.mel_stats_M(), np.full(2, DVAE.frames, np.int32))
+    encoded = model.dvae.encoder(DVAE.mel() / DVAE.mel_stats(), np.full(2, DVAE.frames, np.int32))
     np.testing.assert_allclose(encoded, golden["latents"], atol=1e-4)
-    np.testing.assert_array_equal(np.asarray(model.dvae.mel_scale_M), DVAE.mel_stats_M())
+    np.testing.assert_array_equal(np.asarray(model.dvae.mel_scale_M), DVAE.mel_stats())
     assert (config.model.text_start_token, config.model.text_stop_token) == (gpt_case.TEXT_START, gpt_case.TEXT_STOP)
     assert load_tokenizer(tmp_path / "voice" / "tokenizer.json").encode("abc", "en")[0] == 3
 
