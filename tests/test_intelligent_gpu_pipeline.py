@@ -56,7 +56,7 @@ class IntelligentGPUPipeline(unittest.TestCase):
         output = run_script(
             """
 import numpy as np
-from myxtts.cli.validate import _ToneSource
+from myxtts.cli.validate import ToneSource
 from myxtts.config.config import XTTSConfig
 from myxtts.pipeline import Pipeline, SequentialPipeline
 from myxtts.runtime.seeds import seed_everything
@@ -68,7 +68,7 @@ def losses(kind):
     trainer = XTTSTrainer(config)
     trainer.start_stage("codec")
     devices = dict(data_device=trainer.plan.data.name, model_devices=[trainer.plan.model.name], deep_copy=True)
-    with kind(_ToneSource(), trainer.current_stage().process, start_delay_s=0.1, **devices) as pipeline:
+    with kind(ToneSource(), trainer.current_stage().process, start_delay_s=0.1, **devices) as pipeline:
         return [trainer.learn([next(pipeline)]).loss for _ in range(6)]
 overlapped, one_by_one = losses(Pipeline), losses(SequentialPipeline)
 print(overlapped == one_by_one, len(set(overlapped)))

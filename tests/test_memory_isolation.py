@@ -16,7 +16,7 @@ from tests.processes import run_script
 
 TRAINER = """
 import json
-from myxtts.cli.validate import _ToneSource
+from myxtts.cli.validate import ToneSource
 from myxtts.config.config import XTTSConfig
 from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
 from myxtts.training.trainer import XTTSTrainer
@@ -26,7 +26,7 @@ trainer = MemoryIsolatedDualGPUTrainer(
     config, data_gpu_id=0, model_gpu_id=1, data_gpu_memory_limit=4096, model_gpu_memory_limit=8192
 )
 trainer.start_stage("codec")
-source = _ToneSource()
+source = ToneSource()
 processed = trainer.process_batch(next(source))
 moved = trainer.transfer_batch(processed)
 results = [trainer.train_batch(moved) for _ in range(3)]

@@ -20,7 +20,8 @@ registry = tyro.constructors.ConstructorRegistry()
 
 @registry.primitive_rule
 def _gpu_indices(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    if info.type != GpuIndices:
+    wanted: Any = GpuIndices
+    if info.type != wanted:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
@@ -37,13 +38,14 @@ def parse_options(
     """Parse a command's options. Wrong flags end the process with code 2 and a suggestion, as tyro words it."""
     arguments: dict[str, Any] = {} if default is None else {"default": default}
     with registry:
-        return tyro.cli(
+        parsed: Options = tyro.cli(
             options,
             args=list(argv),
             prog=f"myxtts {command}",
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
             **arguments,
         )
+    return parsed
 
 
 def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:

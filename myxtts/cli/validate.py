@@ -7,7 +7,7 @@ and the training's loss must fall. A part that fails stops the check, because th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,7 +147,7 @@ class DualPipelineCheck:
         assert self._plan.data is not None
         losses = []
         with Pipeline(
-            _ToneSource(),
+            ToneSource(),
             self._trainer.current_stage().process,
             data_device=self._plan.data.name,
             model_devices=[self._plan.model.name],
@@ -171,7 +171,7 @@ class DualPipelineCheck:
         yield f"busy shares: {busy}"
 
 
-class _ToneSource:
+class ToneSource:
     """Endless batches of tones with noise: enough for a codec's loss to fall in a few steps."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class _ToneSource:
     def get_state(self) -> dict[str, int]:
         return {"number": self._number}
 
-    def set_state(self, state: dict[str, int]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         self._number = state["number"]
 
 

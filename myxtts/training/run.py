@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,6 +24,7 @@ from myxtts.errors import CheckpointError, MyXTTSError
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.report import write_report
+from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
@@ -45,8 +49,14 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
         elif folder.config.is_file():
             saved = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
             refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
-        with EventLog(folder.events) as events, LiveConsole(plain=not live_console) as console, _stop_signals() as stop:
+        with (
+            EventLog(folder.events) as events,
+            LiveConsole(plain=not live_console) as console,
+            TensorBoardWriter(folder.tensorboard) as tensorboard,
+            _stop_signals() as stop,
+        ):
             events.subscribe(console.on_event)
+            events.subscribe(tensorboard.on_event)
             try:
                 finished = TrainingRun(config, plan, precision, folder, events, stop).run()
             except MyXTTSError as error:
@@ -76,7 +86,10 @@ class TrainingRun:
     ) -> None:
         self._plan, self._precision, self._folder, self._events = plan, precision, folder, events
         self._should_stop = should_stop
-        self._events.write("run_start", version=__version__, mode=plan.mode, stages=list(_stages(config)))
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        self._events.write(
+            "run_start", version=__version__, command=command, mode=plan.mode, stages=list(_stages(config))
+        )
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=self.tokenizer.size)

@@ -40,7 +40,9 @@ def result_of(script: str, **environment: str) -> dict[str, object]:
 MIRRORED = """
 out = {}
 for stage in ("codec", "gpt"):
-    config = XTTSConfig(model_size="tiny", dropout=0.0, simulate_gpus=2, multi_gpu=True, max_steps=10, stage=stage, learning_rate=1e-4)
+    # A low rate: Adam turns rounding in a gradient that is nearly 0 into a whole step, which is no fault of ours.
+    recipe = dict(dropout=0.0, max_steps=10, learning_rate=1e-4)
+    config = XTTSConfig(model_size="tiny", simulate_gpus=2, multi_gpu=True, stage=stage, **recipe)
     seed_everything(5)
     mirrored = XTTSTrainer(config)
     single = XTTSTrainer(config, model_device="/CPU:1")
