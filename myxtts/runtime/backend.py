@@ -106,9 +106,7 @@ def already_initialised(error: RuntimeError) -> DeviceError:
 
 
 def import_tensorflow() -> Any:
-    """TensorFlow, quiet, counting GPUs as nvidia-smi does; a clear error where it is not installed."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    """TensorFlow, or a clear error where it is not installed."""
     try:
         import tensorflow
     except ImportError as error:
