@@ -33,6 +33,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # mostly tracing: about a minute of CPU, 6 of wall clock on a machine at load 12
 def test_the_mel_loss_falls_by_half_against_the_discriminators() -> None:
     keras.utils.set_random_seed(0)
     decoder, judges = HiFiGAN(CONFIG), Discriminators(shrink=64)
