@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "prepare": "read a corpus once, check every clip, and write shards that training reads",
     "demo-corpus": "speak a small English and Persian corpus to try things on",
     "monitor": "watch a running or finished run from another terminal",
+    "bench": "compare single, dual, mirrored and hybrid placement on your own data",
     "import-xtts": "turn a folder of published XTTS v2 weights into ours",
     "validate": "check that the dual-GPU pipeline works on this machine, in five parts",
     "doctor": "show what this machine has, what would work and what to fix",

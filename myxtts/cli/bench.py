@@ -1,0 +1,163 @@
+"""`myxtts bench placement`: every way to place data and model that these devices allow, on the user's own data.
+
+Each mode trains for a few dozen steps in a process and a folder of its own, with the same settings; what is compared comes
+from the runs' own event logs. It says which flags to use, also when that is the plain single device.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from myxtts.cli.flags import parse_options
+from myxtts.errors import DeviceError, TrainingError
+from myxtts.monitoring.events import read_events
+from myxtts.runtime.inventory import Inventory, find_inventory
+from myxtts.runtime.plan import DeviceRequest, plan_devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """Compare single, dual, mirrored and hybrid placement on your own corpus.
+
+    Example: myxtts bench placement --train-data DIR --model-size tiny --simulate-gpus 2
+    """
+
+    what: Annotated[str, tyro.conf.Positional] = "placement"
+    """What to compare; placement is the only comparison."""
+
+    train_data: str
+    """Folder of recordings, as for myxtts train."""
+
+    model_size: str = "normal"
+    """Preset of the model, as for myxtts train."""
+
+    simulate_gpus: int = 0
+    """Let this many CPU devices stand for GPUs."""
+
+    steps: int = 40
+    """Steps of the gpt stage that are measured in each mode; the first half is warm-up."""
+
+    batch_size: int | None = None
+    """Clips in a batch, as for myxtts train."""
+
+    cache_dir: str | None = None
+    """Where prepared shards are kept."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One way to place the work, and the flags that ask for it."""
+
+    name: str
+    flags: tuple[str, ...]
+    request: DeviceRequest
+
+
+PLACEMENTS = (
+    Placement("single", (), DeviceRequest()),
+    Placement("dual", ("--data-gpu", "0", "--model-gpu", "1"), DeviceRequest(data_gpu=0, model_gpu=1)),
+    Placement("mirrored", ("--multi-gpu",), DeviceRequest(multi_gpu=True)),
+    Placement("hybrid", ("--data-gpu", "0", "--model-gpu", "1,2"), DeviceRequest(data_gpu=0, model_gpu=(1, 2))),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a placement's run came to."""
+
+    placement: Placement
+    steps_per_s: float
+    audio_per_s: float
+    busy: str
+    stall_share: float
+    memory_mb: float | None
+
+    def row(self) -> str:
+        memory = f"{self.memory_mb:8.0f}" if self.memory_mb is not None else "     n/a"
+        return (
+            f"{self.placement.name:<9} {self.steps_per_s:8.2f} {self.audio_per_s:12.1f} {self.stall_share:7.0%} {memory}"
+            f"   {self.busy}"
+        )
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(BenchOptions, argv, command="bench")
+    inventory = find_inventory(options.simulate_gpus)
+    possible = [placement for placement in PLACEMENTS if _is_possible(placement, inventory)]
+    with tempfile.TemporaryDirectory(prefix="myxtts-bench-") as folder:
+        measured = [_measure(placement, options, Path(folder)) for placement in possible]
+    print(f"{'mode':<9} {'steps/s':>8} {'audio-s/s':>12} {'stall':>7} {'MB':>8}   busy")
+    for result in measured:
+        print(result.row())
+    print(advice(measured, simulated=inventory.simulated))
+    return 0
+
+
+def _is_possible(placement: Placement, inventory: Inventory) -> bool:
+    try:
+        plan = plan_devices(placement.request, inventory)
+    except DeviceError:
+        return False
+    return placement.name != "mirrored" or plan.mode == "mirrored"
+
+
+def _measure(placement: Placement, options: BenchOptions, folder: Path) -> Measured:
+    run_dir = folder / placement.name
+    print(f"running {placement.name} ...", file=sys.stderr, flush=True)
+    shared = ["--train-data", options.train_data, "--model-size", options.model_size, "--run-dir", str(run_dir)]
+    shared += ["--simulate-gpus", str(options.simulate_gpus), *placement.flags]
+    if options.batch_size is not None:
+        shared += ["--batch-size", str(options.batch_size)]
+    if options.cache_dir is not None:
+        shared += ["--cache-dir", options.cache_dir]
+    every = str(max(1, options.steps // 2))
+    _train([*shared, "--stage", "codec", "--max-steps", "2"], placement)
+    _train([*shared, "--stage", "gpt", "--max-steps", str(options.steps), "--log-every", every], placement)
+    windows = [e for e in read_events(run_dir / "events.jsonl") if e["event"] == "window" and e["stage"] == "gpt"]
+    memory = [e for e in read_events(run_dir / "events.jsonl") if e["event"] == "memory"]
+    return _summary(placement, windows[-1], memory[-1])
+
+
+def _train(arguments: list[str], placement: Placement) -> None:
+    command = [sys.executable, "-m", "myxtts", "train", *arguments]
+    result = subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=os.environ, check=False
+    )
+    if result.returncode != 0:
+        lines = [line for line in result.stderr.splitlines() if line.strip()]
+        raise TrainingError(
+            f"the {placement.name} run failed: {' '.join(lines[-2:])}", hint="run it by hand: " + " ".join(command[1:])
+        )
+
+
+def _summary(placement: Placement, window: dict[str, Any], memory: dict[str, Any]) -> Measured:
+    used = [device["current_mb"] for device in memory["devices"].values() if device["current_mb"] is not None]
+    return Measured(
+        placement=placement,
+        steps_per_s=window["steps"] / window["seconds"],
+        audio_per_s=window["audio_seconds_per_s"] or 0.0,
+        busy=", ".join(f"{device} {share:.0%}" for device, share in window["device_busy"].items()),
+        stall_share=window["stall_share"],
+        memory_mb=statistics.mean(used) if used else None,
+    )
+
+
+def advice(measured: list[Measured], *, simulated: bool) -> str:
+    """Which flags to use: the fastest by audio a second, and single unless another is clearly faster."""
+    single = next(result for result in measured if result.placement.name == "single")
+    best = max(measured, key=lambda result: result.audio_per_s)
+    gain = best.audio_per_s / single.audio_per_s if single.audio_per_s else 1.0
+    words = "these devices are simulated by CPU cores that all modes share; measure on the GPUs themselves. "
+    prefix = words if simulated else ""
+    if best is single or gain < 1.05:
+        return f"{prefix}Use no device flags: nothing is more than 5 % faster than a single device here."
+    return f"{prefix}Use {' '.join(best.placement.flags)}: {gain:.2f} times a single device."
