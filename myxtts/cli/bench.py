@@ -1,7 +1,7 @@
 """`myxtts bench placement`: every way to place data and model that these devices allow, on the user's own data.
 
-Each mode trains for a few dozen steps in a process and a folder of its own, with the same settings; what is compared comes
-from the runs' own event logs. It says which flags to use, also when that is the plain single device.
+Each mode trains for a few dozen steps in a process and a folder of its own, with the same settings; what is compared
+comes from the runs' own event logs. It says which flags to use, also when that is the plain single device.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Measured:
     def row(self) -> str:
         memory = f"{self.memory_mb:8.0f}" if self.memory_mb is not None else "     n/a"
         return (
-            f"{self.placement.name:<9} {self.steps_per_s:8.2f} {self.audio_per_s:12.1f} {self.stall_share:7.0%} {memory}"
-            f"   {self.busy}"
+            f"{self.placement.name:<9} {self.steps_per_s:8.2f} {self.audio_per_s:12.1f} {self.stall_share:7.0%} "
+            f"{memory}   {self.busy}"
         )
 
 

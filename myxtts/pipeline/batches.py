@@ -84,7 +84,10 @@ class DeviceBatch:
 
 
 def split_rows(tensors: Tensors, parts: int) -> list[Tensors]:
-    """Cuts every tensor along its first axis into `parts` of nearly equal length, longer ones first."""
+    """Cuts every tensor along its first axis into `parts` of nearly equal length, longer ones first.
+
+    A batch with fewer rows than parts goes whole to each of them: its mean is the same, and no replica is left without.
+    """
     rows = {name: int(tensor.shape[0]) for name, tensor in tensors.items()}
     if len(set(rows.values())) != 1:
         raise PipelineError(
@@ -93,10 +96,7 @@ def split_rows(tensors: Tensors, parts: int) -> list[Tensors]:
         )
     count = next(iter(rows.values()))
     if count < parts:
-        raise PipelineError(
-            f"a batch of {count} cannot be split for {parts} model devices",
-            hint=f"raise --batch-size to at least {parts}, or use fewer GPUs with --model-gpu",
-        )
+        return [tensors] * parts
     small, longer = divmod(count, parts)
     bounds = [part * small + min(part, longer) for part in range(parts + 1)]
     return [

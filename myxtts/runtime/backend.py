@@ -8,6 +8,10 @@ GPUs as they like, and a contract suite runs the same cases against the fake and
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from myxtts.errors import DeviceError, MissingDependencyError
@@ -106,12 +110,45 @@ def already_initialised(error: RuntimeError) -> DeviceError:
 
 
 def import_tensorflow() -> Any:
-    """TensorFlow, or a clear error where it is not installed."""
+    """TensorFlow, without its greetings, or a clear error where it is not installed."""
     try:
-        import tensorflow
+        with _without_greetings():
+            import tensorflow
     except ImportError as error:
         raise MissingDependencyError(
             f"TensorFlow cannot be imported: {error}",
             hint="pip install 'myxtts[cpu]' for a CPU, 'myxtts[gpu]' for NVIDIA GPUs",
         ) from error
     return tensorflow
+
+
+_GREETINGS = (
+    b"absl::InitializeLog",
+    b"oneDNN custom operations are on",
+    b"cpu_feature_guard",
+    b"To enable the following",
+)
+
+
+@contextmanager
+def _without_greetings() -> Iterator[None]:
+    """Lines that TensorFlow's libraries write to standard error as they load, whatever the log level, are held back.
+
+    Everything else that was written meanwhile is passed on, also when the import fails.
+    """
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            written.seek(0)
+            for line in written:
+                if not any(greeting in line for greeting in _GREETINGS):
+                    os.write(2, line)

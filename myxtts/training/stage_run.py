@@ -214,21 +214,20 @@ class StageRun:
         return self.trainer.evaluate(self._validation) if self._validation else {}
 
     def _validation_batches(self) -> list[DeviceBatch]:
-        replicas = len(self.trainer.plan.models)
-        if len(self._held_out.clips) < replicas:
-            self._warn(f"{len(self._held_out.clips)} clips are held out, too few to validate", "add --val-data")
+        if not len(self._held_out.clips):
+            self._warn("no clip is held out, so nothing is validated", "add --val-data, or clips to the corpus")
             return []
         source = self._source(self._held_out, epochs=1)
         kept: list[DeviceBatch] = []
         plan = self.trainer.plan
         with SequentialPipeline(
-            _LargeEnough(source, replicas),
+            source,
             self.trainer.current_stage().process,
             data_device=plan.producer_device,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
             deep_copy=plan.simulated,
-            split=split_rows if replicas > 1 else None,
+            split=split_rows if len(plan.models) > 1 else None,
         ) as pipeline:
             for batch in pipeline:
                 kept.append(batch)
@@ -250,28 +249,6 @@ class StageRun:
         self.events.write("checkpoint", stage=self.stage, step=step, path=path)
         self._on_checkpoint(self.stage)
         return path
-
-
-class _LargeEnough:
-    """A source without batches that have fewer rows than there are replicas."""
-
-    def __init__(self, source: DrawnBatches, rows: int) -> None:
-        self._source, self._rows = source, rows
-
-    def __next__(self) -> dict[str, Any]:
-        while True:
-            batch = next(self._source)
-            if len(batch["clip"]) >= self._rows:
-                return batch
-
-    def get_state(self) -> dict[str, int]:
-        return self._source.get_state()
-
-    def set_state(self, state: Any) -> None:
-        self._source.set_state(state)
-
-    def close(self) -> None:
-        self._source.close()
 
 
 def total_steps(config: XTTSConfig, stage: Stage, batches_per_epoch: int) -> int:

@@ -1,4 +1,4 @@
-"""The placement benchmark's advice: the fastest, plain single unless something is clearly faster, honest when simulated."""
+"""The placement benchmark's advice: the fastest, single unless another is clearly faster, honest when simulated."""
 
 from __future__ import annotations
 
