@@ -54,6 +54,13 @@ class DeviceMemory:
         return ", ".join(parts) + f" ({self.source})"
 
 
+def current_memory_mb(role: DeviceRole) -> float:
+    """One figure a step, for the watch over leaks: cheap, and without asking the driver."""
+    backend = applied_backend()
+    counters = backend.memory_bytes(role.name) if backend is not None else None
+    return counters["current"] / 2**20 if counters is not None else _process_mb()
+
+
 def memory_of(role: DeviceRole, backend: Backend | None) -> DeviceMemory:
     counters = backend.memory_bytes(role.name) if backend is not None else None
     if counters is not None:
@@ -71,7 +78,7 @@ def memory_of(role: DeviceRole, backend: Backend | None) -> DeviceMemory:
         role=role.role,
         device=role.label,
         source="process RSS",
-        current_mb=psutil.Process().memory_info().rss / 2**20,
+        current_mb=_process_mb(),
         peak_mb=None,
         limit_mb=None,
     )
@@ -108,6 +115,10 @@ def get_optimal_memory_limits(
     return propose_memory_limits(
         find_inventory(), data_gpu_id, model_gpu_id, data_fraction=data_fraction, model_fraction=model_fraction
     )
+
+
+def _process_mb() -> float:
+    return float(psutil.Process().memory_info().rss) / 2**20
 
 
 def _driver_used_mb(physical: int | None) -> float | None:

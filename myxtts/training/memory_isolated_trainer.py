@@ -14,7 +14,7 @@ from myxtts.models.xtts import XTTS
 from myxtts.pipeline import DeviceBatch
 from myxtts.pipeline.devices import copy_to_device
 from myxtts.runtime.leaks import LeakReport, detect_memory_leak
-from myxtts.runtime.memory import memory_of_plan, monitor_gpu_memory
+from myxtts.runtime.memory import current_memory_mb, monitor_gpu_memory
 from myxtts.training.steps.stage import Tensors
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
@@ -76,6 +76,4 @@ class MemoryIsolatedDualGPUTrainer(XTTSTrainer):
         return detect_memory_leak(self._memory_samples)
 
     def _sample_memory(self, step: int) -> None:
-        current_mb = memory_of_plan(self.plan)["model"].current_mb
-        if current_mb is not None:
-            self._memory_samples.append((step, current_mb))
+        self._memory_samples.append((step, current_memory_mb(self.plan.model)))

@@ -21,7 +21,7 @@ from myxtts.monitoring.verdict import judge
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.leaks import detect_memory_leak
-from myxtts.runtime.memory import memory_of_plan
+from myxtts.runtime.memory import current_memory_mb, memory_of_plan
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.recipes import StageRecipe, recipe_for
@@ -82,20 +82,23 @@ class StageRun:
         if self.trainer.step_number >= self.total_steps:
             source.close()
             return True
+        # Asked before the pipeline reads ahead: what a checkpoint needs is the state after the batch learnt last.
+        data_state: Any = source.get_state()
         with self._pipeline(source) as pipeline:
             self._warm_up(pipeline)
             while self.trainer.step_number < self.total_steps and not self._should_stop():
                 taken = [next(pipeline) for _ in range(training.grad_accum)]
+                data_state = taken[-1].state
                 result = self.trainer.learn(taken)
                 self._watch(pipeline, result)
                 step = result.step
                 last = step == self.total_steps
                 if last or step % training.validate_every == 0 or step % training.checkpoint_every == 0:
                     with pipeline.pause():
-                        self._validate_and_save(step, taken[-1].state, last=last)
+                        self._validate_and_save(step, data_state, last=last)
             finished = self.trainer.step_number >= self.total_steps
             if not finished:
-                self._save(taken[-1].state if "taken" in locals() else source.get_state())
+                self._save(data_state)
         if finished:
             self.events.write("stage_done", stage=self.stage, step=self.trainer.step_number)
         return finished
@@ -154,9 +157,8 @@ class StageRun:
 
     def _watch(self, pipeline: PipelineBase, result: StepResult) -> None:
         step, every = result.step, self.config.training.log_every
-        memory = memory_of_plan(self.trainer.plan)
-        if memory["model"].current_mb is not None:
-            self._memory = [*self._memory[-LEAK_WINDOW:], (step, memory["model"].current_mb)]
+        current_mb = current_memory_mb(self.trainer.plan.model)
+        self._memory = [*self._memory[-LEAK_WINDOW:], (step, current_mb)]
         if step == 1 or step % every == 0 or step == self.total_steps:
             self.events.write(
                 "step",
@@ -170,13 +172,14 @@ class StageRun:
         if step % every == 0:
             figures = pipeline.telemetry.window()
             self.events.write("window", stage=self.stage, step=step, **figures.to_event())
+            memory = memory_of_plan(self.trainer.plan)
             self.events.write("memory", devices={name: dataclasses.asdict(m) for name, m in memory.items()})
             verdict = judge(figures)
             if verdict.level == "warning" and step > every:
                 self._warn(verdict.problem, verdict.advice)
         if step % CHECK_EVERY == 0:
             self.trainer.current_stage().check(step)
-            self._look_for_leak(memory["model"].device)
+            self._look_for_leak(self.trainer.plan.model.label)
 
     def _look_for_leak(self, device: str) -> None:
         report = detect_memory_leak(self._memory)
