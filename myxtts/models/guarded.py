@@ -15,7 +15,7 @@ from myxtts.models.sampling import Sampling
 
 log = logging.getLogger(__name__)
 
-_FAULT_RANK = (None, "skip", "tail", "loop", "no stop")
+_FAULT_RANK = (None, "skip", "tail", "loop", "no stop", "short")
 """From best to worst: what to prefer when no attempt was good."""
 
 

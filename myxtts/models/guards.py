@@ -29,6 +29,9 @@ class GuardConfig:
     loop_period: int = 16
     """Longest pattern that is looked for."""
 
+    least_codes_per_token: float = 0.4
+    """Fewer codes for each text token are no speech of it; the fastest speakers have about 1."""
+
     tail_codes: int = 24
     """Codes that may follow once the alignment has reached the end of the text."""
 
@@ -50,7 +53,7 @@ class Verdict:
     """What is wrong with one row of codes, and where to cut it if nothing better comes."""
 
     fault: str | None
-    """None, "no stop", "loop", "tail" or "skip"."""
+    """None, "no stop", "loop", "tail", "skip" or "short"."""
     keep: int
     """Codes that are worth keeping."""
 
@@ -88,6 +91,8 @@ def judge(
         return Verdict("tail", end + guards.tail_codes)
     if not stopped:
         return Verdict("no stop", len(codes))
+    if len(codes) < max(1, int(text_tokens * guards.least_codes_per_token)):
+        return Verdict("short", len(codes))
     if spoken_token is not None and len(spoken_token) and _largest_jump(spoken_token) > guards.skip_tokens:
         return Verdict("skip", len(codes))
     return Verdict(None, len(codes))

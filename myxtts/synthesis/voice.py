@@ -6,10 +6,13 @@ Only trained parts are stored, so that an untrained decoder can never be mistake
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.model import ModelConfig
 from myxtts.errors import CheckpointError
 from myxtts.models.weights import MANIFEST_FILE, assign, read_arrays, read_manifest, save_weights
 from myxtts.text.tokenizer import Tokenizer, load_tokenizer
@@ -33,13 +36,23 @@ def find_voice(path: str | Path) -> Path:
     )
 
 
-def save_voice(folder: Path, model: Any, parts: list[str], config: XTTSConfig, tokenizer: Tokenizer) -> None:
-    """Write the named parts of the model; the manifest is written last, so a folder that has one is whole."""
+def save_voice(
+    folder: Path,
+    model: Any,
+    parts: list[str],
+    config: XTTSConfig,
+    tokenizer: Tokenizer,
+    facts: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the named parts of the model; the manifest is written last, so a folder that has one is whole.
+
+    `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder / CONFIG_FILE)
     tokenizer.save(folder / TOKENIZER_FILE)
     variables = [variable for part in parts for variable in getattr(model, part).weights]
-    save_weights(folder, variables, {"parts": parts})
+    save_weights(folder, variables, {"parts": parts, **(facts or {})})
 
 
 def read_voice_config(folder: Path) -> XTTSConfig:
@@ -50,8 +63,38 @@ def read_voice_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder / TOKENIZER_FILE)
 
 
+def voice_parts(manifest: Mapping[str, Any]) -> list[str]:
+    """The parts that a folder has; those of an import are known by their weights."""
+    named: list[str] | None = manifest["metadata"].get("parts")
+    return named if named is not None else list(dict.fromkeys(name.split("/")[0] for name in manifest["weights"]))
+
+
+def build_parts(config: ModelConfig, parts: list[str]) -> SimpleNamespace:
+    """The named parts of the model and no others, on the device under whose scope this is called."""
+    from myxtts.models.conditioning import Conditioning
+    from myxtts.models.dvae import DVAE
+    from myxtts.models.gpt import GPT
+    from myxtts.models.hifigan import HiFiGAN
+    from myxtts.models.speaker_encoder import SpeakerEncoder
+
+    kinds: dict[str, Any] = {
+        "dvae": DVAE,
+        "conditioning": Conditioning,
+        "gpt": GPT,
+        "speaker_encoder": SpeakerEncoder,
+        "hifigan": HiFiGAN,
+    }
+    unknown = [part for part in parts if part not in kinds]
+    if unknown:
+        raise CheckpointError(f"the voice has a part {unknown[0]!r} that this version does not know", hint="update myxtts")
+    built = SimpleNamespace(**{part: kinds[part](config) for part in parts})
+    for part in vars(built).values():
+        part.build()
+    return built
+
+
 def load_parts(folder: Path, model: Any) -> list[str]:
     """Fill the parts that the folder has, strictly, and say which they are."""
-    parts: list[str] = read_manifest(folder)["metadata"]["parts"]
+    parts = voice_parts(read_manifest(folder))
     assign(read_arrays(folder), [variable for part in parts for variable in getattr(model, part).weights])
     return parts

@@ -1,0 +1,93 @@
+"""From what the GPT generated to sound: HiFi-GAN where the voice has one, else DVAE mels and Griffin-Lim.
+
+One piece at a time: Griffin-Lim's first phases depend on the batch's shape, and a piece must sound the same whatever
+was spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel channels, V speaker vector, S samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from myxtts.audio.griffin_lim import GriffinLim
+from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSpectrogram
+from myxtts.models.dvae import DVAE, FRAMES_PER_CODE
+from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN
+
+Wave = NDArray[np.float32]
+
+CODE_SECONDS = FRAMES_PER_CODE * HOP / SAMPLE_RATE
+"""What one code stands for at normal speed: 46 ms."""
+
+
+class Decoder(Protocol):
+    """Codes and latents of one piece to its wave."""
+
+    sample_rate: int
+    name: str
+
+    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave: ...
+
+
+class HiFiGANDecoder:
+    """The trained decoder: the GPT's latents and the speaker vector."""
+
+    sample_rate = OUTPUT_SAMPLE_RATE
+    name = "HiFi-GAN"
+
+    def __init__(self, hifigan: HiFiGAN) -> None:
+        self._run = tf.function(lambda latents, speaker: hifigan(latents, speaker), reduce_retracing=True)
+
+    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
+        stretched_ND = stretched(latents_ND, speed)
+        wave_1S = self._run(tf.constant(stretched_ND[None]), tf.constant(np.asarray(speaker_V, np.float32)[None]))
+        return np.asarray(wave_1S[0].numpy(), np.float32)
+
+
+class CodecDecoder:
+    """Codes to mel by the DVAE, and phases by Griffin-Lim: no part beside the codec has to be trained."""
+
+    sample_rate = SAMPLE_RATE
+    name = "DVAE and Griffin-Lim"
+
+    def __init__(self, dvae: DVAE) -> None:
+        self._dvae = dvae
+        self._mel = MelSpectrogram()
+        self._griffin_lim = GriffinLim()
+        self._decode = tf.function(lambda codes: dvae.decode(codes), reduce_retracing=True)
+        self._encode = tf.function(self._codes_of, reduce_retracing=True)
+
+    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
+        mel_TM = self._decode(tf.constant(codes_N[None]))[0].numpy()
+        return self.wave_of(stretched(mel_TM, speed))
+
+    def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
+        return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
+
+    def round_trip(self, wave_S: Wave) -> Wave:
+        """The clip through codes and back: the best that any text can sound with this codec."""
+        codes_N = self._encode(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))[0].numpy()
+        return self.decode(codes_N, np.zeros((0, 0), np.float32), None, 1.0)[: len(wave_S)]
+
+    def griffin_lim_only(self, wave_S: Wave) -> Wave:
+        """The clip through its mel and back, without codes: what Griffin-Lim alone costs."""
+        mel_1TM, _ = self._mel(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))
+        return self.wave_of(mel_1TM[0].numpy())
+
+    def _codes_of(self, wave_BS: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+        return self._dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))[0]
+
+
+def stretched(rows_TC: NDArray[np.float32], speed: float) -> NDArray[np.float32]:
+    """The rows in time divided by `speed`, linear between neighbours: faster or slower speech at the same pitch."""
+    count = len(rows_TC)
+    if speed == 1.0 or count == 0:
+        return rows_TC
+    made = max(1, round(count / speed))
+    where = np.clip((np.arange(made) + 0.5) * count / made - 0.5, 0, count - 1)
+    low = np.floor(where).astype(np.int64)
+    share = (where - low)[:, None].astype(np.float32)
+    return np.asarray(rows_TC[low] * (1 - share) + rows_TC[np.minimum(low + 1, count - 1)] * share, np.float32)

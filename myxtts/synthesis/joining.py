@@ -1,0 +1,66 @@
+"""Spoken pieces into one sound: silence cut off the ends, short fades, a pause that fits the border. NumPy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.synthesis.splitting import Border
+
+Wave = NDArray[np.float32]
+
+PAUSE_SECONDS = {
+    Border.PARAGRAPH: 0.5,
+    Border.SENTENCE: 0.28,
+    Border.CLAUSE: 0.14,
+    Border.WORD: 0.03,
+    Border.CHARACTER: 0.0,
+}
+SILENCE_DB = -45.0
+"""Frames this far below the loudest one count as silence."""
+SILENCE_PEAK = 1e-4
+"""A wave that never gets louder is silence as a whole."""
+FRAME_SECONDS = 0.01
+MARGIN_SECONDS = 0.04
+FADE_SECONDS = 0.006
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """A wave without the silence at its ends, and how many samples were cut off its front."""
+
+    wave: Wave
+    start: int
+
+
+def trim_silence(wave: Wave, sample_rate: int) -> Trimmed:
+    """Cut silence off both ends, but for a margin. A silent wave becomes empty."""
+    frame = max(1, int(FRAME_SECONDS * sample_rate))
+    if len(wave) == 0 or float(np.max(np.abs(wave))) <= SILENCE_PEAK:
+        return Trimmed(wave[:0], len(wave))
+    padded = np.pad(wave, (0, -len(wave) % frame)).reshape(-1, frame)
+    loudness = np.sqrt(np.mean(np.square(padded, dtype=np.float64), axis=1))
+    loud = np.flatnonzero(loudness > loudness.max() * 10 ** (SILENCE_DB / 20))
+    margin = int(MARGIN_SECONDS * sample_rate)
+    start = max(0, int(loud[0]) * frame - margin)
+    end = min(len(wave), (int(loud[-1]) + 1) * frame + margin)
+    return Trimmed(wave[start:end], start)
+
+
+def faded(wave: Wave, sample_rate: int) -> Wave:
+    """The wave rising from zero and falling to it, so that what stands next to it makes no click."""
+    count = min(int(FADE_SECONDS * sample_rate), len(wave) // 2)
+    if count == 0:
+        return np.zeros_like(wave)
+    ramp = (0.5 - 0.5 * np.cos(np.pi * np.arange(count) / count)).astype(np.float32)
+    made = wave.copy()
+    made[:count] *= ramp
+    made[-count:] *= ramp[::-1]
+    return made
+
+
+def pause(border: Border, sample_rate: int, speed: float = 1.0) -> Wave:
+    """The silence that stands for a border."""
+    return np.zeros(int(PAUSE_SECONDS[border] / speed * sample_rate), np.float32)

@@ -1,0 +1,159 @@
+"""Whose voice: reference clips, the speakers that a voice folder brings, and latents kept for later.
+
+A reference is read once into `VoiceLatents`, which is all that speaking needs; `save_latents` keeps them in a
+safetensors file with the digest of the weights that made them, because other weights would not understand them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from myxtts.audio.io import read_audio
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.errors import DataError, SynthesisError
+from myxtts.synthesis.joining import trim_silence
+
+SPEAKERS_FILE = "speakers.safetensors"
+LATENTS_SUFFIX = ".safetensors"
+LEAST_REFERENCE_SECONDS = 0.5
+MOST_REFERENCE_SECONDS = 30.0
+"""More tells the model nothing new, and costs time; XTTS v2 reads as much."""
+XTTS_REFERENCE_SECONDS = 6.0
+"""What one look at a reference covers, unless the voice says otherwise."""
+_FORMAT = "myxtts-voice-latents-1"
+_SPEAKERS_FORMAT = "myxtts-speakers-1"
+
+
+@dataclass(frozen=True)
+class VoiceLatents:
+    """A reference as the model knows it."""
+
+    latents_LD: NDArray[np.float32]
+    speaker_V: NDArray[np.float32] | None
+    """The speaker vector; None for voices without a trained decoder."""
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A speaker of the training corpus with a few seconds of its speech."""
+
+    name: str
+    language: str
+    wave: NDArray[np.int16]
+    """At 22,050 samples a second."""
+
+
+def read_reference(path: str | Path) -> NDArray[np.float32]:
+    """A reference clip at 22,050 samples a second without silence at its ends, or why it cannot be one."""
+    try:
+        wave = read_audio(path, SAMPLE_RATE)
+    except DataError as error:
+        raise SynthesisError(f"reference {error.problem}", hint=error.hint) from error
+    return checked_reference(wave, str(path))
+
+
+def checked_reference(wave: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    trimmed = trim_silence(np.asarray(wave, np.float32), SAMPLE_RATE).wave
+    seconds = len(trimmed) / SAMPLE_RATE
+    if seconds < LEAST_REFERENCE_SECONDS:
+        heard = "only silence" if len(trimmed) == 0 else f"{seconds:.2f} s of sound"
+        raise SynthesisError(
+            f"reference {name} has {heard}, needs at least {LEAST_REFERENCE_SECONDS} s",
+            hint="give a clip of 3 to 10 seconds of clean speech",
+        )
+    return trimmed[: int(MOST_REFERENCE_SECONDS * SAMPLE_RATE)]
+
+
+def windows(waves: Sequence[NDArray[np.float32]], window_s: float) -> list[NDArray[np.float32]]:
+    """The clips in windows as long as those of training; a short rest is left out unless it is all there is."""
+    length = int(window_s * SAMPLE_RATE)
+    cut: list[NDArray[np.float32]] = []
+    for wave in waves:
+        parts = [wave[start : start + length] for start in range(0, len(wave), length)]
+        cut += [part for number, part in enumerate(parts) if number == 0 or len(part) >= length // 2]
+    return cut
+
+
+def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
+    if path.suffix != LATENTS_SUFFIX:
+        raise SynthesisError(f"--save-voice {path.name} must end in {LATENTS_SUFFIX}", hint=f"name it mine{LATENTS_SUFFIX}")
+    arrays = {"latents": latents.latents_LD}
+    if latents.speaker_V is not None:
+        arrays["speaker"] = latents.speaker_V
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _save(path, arrays, {"format": _FORMAT, "voice": voice_digest})
+
+
+def load_latents(path: Path, voice_digest: str, shape_LD: tuple[int, int]) -> VoiceLatents:
+    arrays, metadata = _open(path, _FORMAT, "saved voice", "make it with --save-voice")
+    if metadata.get("voice") != voice_digest or arrays["latents"].shape != shape_LD:
+        raise SynthesisError(
+            f"{path} was made with other weights than this voice's",
+            hint="make it again from the reference clip with --save-voice: training changes what latents mean",
+        )
+    return VoiceLatents(arrays["latents"], arrays.get("speaker"))
+
+
+def save_speakers(folder: Path, speakers: Sequence[Speaker]) -> None:
+    """Beside the voice's weights; speaking without a reference uses the first one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = [{"name": speaker.name, "language": speaker.language} for speaker in speakers]
+    arrays = {f"{number:04d}": np.ascontiguousarray(speaker.wave, np.int16) for number, speaker in enumerate(speakers)}
+    _save(folder / SPEAKERS_FILE, arrays, {"format": _SPEAKERS_FORMAT, "speakers": json.dumps(about, ensure_ascii=False)})
+
+
+def load_speakers(folder: Path) -> dict[str, Speaker]:
+    """By name, in the order of the corpus; empty where the voice brings none."""
+    path = folder / SPEAKERS_FILE
+    if not path.is_file():
+        return {}
+    arrays, metadata = _open(path, _SPEAKERS_FORMAT, "speakers file", "copy the voice folder again")
+    about = json.loads(metadata["speakers"])
+    return {
+        one["name"]: Speaker(one["name"], one["language"], arrays[f"{number:04d}"]) for number, one in enumerate(about)
+    }
+
+
+def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: str) -> Speaker:
+    """The named one, or the first that speaks the language, or the first."""
+    if name is not None and name in speakers:
+        return speakers[name]
+    if name is not None:
+        known = ", ".join(list(speakers)[:20]) or "none"
+        raise SynthesisError(f"this voice has no speaker {name!r}", hint=f"it brings: {known}; or give --reference CLIP")
+    if not speakers:
+        raise SynthesisError(
+            "no reference was given and this voice brings no speakers",
+            hint="give --reference CLIP: 3 to 10 seconds of the voice to speak in",
+        )
+    return next((one for one in speakers.values() if one.language == language), next(iter(speakers.values())))
+
+
+def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        save_file(dict(arrays), partial, metadata)
+        partial.replace(path)
+    except OSError as error:
+        raise SynthesisError(f"{path} cannot be written: {error.strerror}", hint="check the folder and its rights") from error
+
+
+def _open(path: Path, expected: str, what: str, cure: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise SynthesisError(f"{path} is no {what}: {error}", hint=cure) from error
+    if metadata.get("format") != expected:
+        raise SynthesisError(f"{path} is no {what} of this version", hint=cure)
+    return arrays, metadata

@@ -1,0 +1,433 @@
+"""Text to speech with a trained voice: normalise, split, generate with guards, decode, trim, join.
+
+`Synthesizer.stream` hands out one piece after the other as they are made, `speak` all of them as one wave: both make
+the same samples. Every text ends in speech or in a `SynthesisError`; what was not spoken stands in the report.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.audio.mel import CONDITIONING_MEL, SAMPLE_RATE, MelSpectrogram
+from myxtts.config.checks import in_range
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import SynthesisError
+from myxtts.models.generation import Generator
+from myxtts.models.guarded import Spoken, generate_guarded
+from myxtts.models.guards import GuardConfig
+from myxtts.models.sampling import Sampling
+from myxtts.models.weights import read_manifest
+from myxtts.synthesis import references
+from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder
+from myxtts.synthesis.joining import faded, pause, trim_silence
+from myxtts.synthesis.references import Speaker, VoiceLatents
+from myxtts.synthesis.speech import PieceReport, Speech, SpeechReport, SpokenPiece
+from myxtts.synthesis.splitting import Border, Piece, split_text
+from myxtts.synthesis.timings import WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
+from myxtts.synthesis.voice import (
+    build_parts,
+    find_voice,
+    load_parts,
+    read_voice_config,
+    read_voice_tokenizer,
+    voice_parts,
+)
+from myxtts.text.languages import find_language
+from myxtts.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+PIECE_TOKENS = 200
+"""Longest piece where the voice does not say what it was trained on; about 15 seconds."""
+PIECES_AT_ONCE = 8
+Reference = str | Path | VoiceLatents | np.ndarray
+"""A clip's file, a file of saved latents, latents, or samples at 22,050 a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voice:
+    """Everything that speaking needs: loaded from a folder, or of a model that is still in training."""
+
+    parts: Any
+    """Layers by part, as attributes."""
+    names: tuple[str, ...]
+    """Which parts those are."""
+    config: XTTSConfig
+    tokenizer: Tokenizer
+    digest: str
+    """Of the weights; saved latents carry it."""
+    speakers: dict[str, Speaker]
+    longest_tokens: int = PIECE_TOKENS
+    reference_seconds: float = references.XTTS_REFERENCE_SECONDS
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    normed_conditioning: bool = False
+    """XTTS v2's conditioning reads mels divided by the DVAE's channel norms; voices of our own do not."""
+
+
+def load_voice(path: str | Path) -> Voice:
+    """Read a run's voice or a voice folder, onto the device under whose scope this is called."""
+    folder = find_voice(path)
+    manifest = read_manifest(folder)
+    names, facts = voice_parts(manifest), manifest["metadata"]
+    missing = [part for part in ("conditioning", "gpt") if part not in names]
+    if missing:
+        raise SynthesisError(
+            f"the voice in {folder} cannot speak yet: it has {', '.join(names)} and no {missing[0]}",
+            hint="train its gpt stage too: run the same train command again, without --stage",
+        )
+    config = read_voice_config(folder)
+    parts = build_parts(config.model, names)
+    load_parts(folder, parts)
+    longest = facts.get("longest_tokens", PIECE_TOKENS)
+    return Voice(
+        parts=parts,
+        names=tuple(names),
+        config=config,
+        tokenizer=read_voice_tokenizer(folder),
+        digest=manifest["sha256"],
+        speakers=references.load_speakers(folder),
+        longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
+        reference_seconds=facts.get("reference_seconds", references.XTTS_REFERENCE_SECONDS),
+        alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
+        normed_conditioning=facts.get("normed_conditioning", False),
+    )
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A piece with its tokens; none where nothing of it can be spoken."""
+
+    piece: Piece
+    ids: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manner:
+    """How one text is spoken."""
+
+    latents: VoiceLatents
+    language: str
+    seed: int
+    speed: float
+    sampling: Sampling
+    guards: GuardConfig | None
+
+
+class Synthesizer:
+    """Speaks with one voice. Build it once and call it often: compiled functions are kept."""
+
+    def __init__(self, voice: str | Path | Voice, *, device: str | None = None) -> None:
+        self._device = device
+        with tf.device(device):
+            self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
+            parts, names = self.voice.parts, self.voice.names
+            self._generator = Generator(parts.gpt, alignment_heads=self.voice.alignment_heads)
+            norms = np.asarray(parts.dvae.mel_scale_M) if self.voice.normed_conditioning else None
+            self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL, channel_norms=norms)
+            self.codec = CodecDecoder(parts.dvae) if "dvae" in names else None
+            self._decoder = self._choose_decoder()
+        self._latents: dict[Any, VoiceLatents] = {}
+
+    def _choose_decoder(self) -> Decoder:
+        if {"hifigan", "speaker_encoder"} <= set(self.voice.names):
+            return HiFiGANDecoder(self.voice.parts.hifigan)
+        if self.codec is None:
+            raise SynthesisError(
+                "the voice has neither a decoder nor a codec", hint="a voice needs hifigan and speaker_encoder, or dvae"
+            )
+        return self.codec
+
+    @property
+    def sample_rate(self) -> int:
+        return self._decoder.sample_rate
+
+    # Speaking
+
+    def speak(
+        self,
+        text: str,
+        *,
+        reference: Reference | Sequence[Reference] | None = None,
+        speaker: str | None = None,
+        language: str = "en",
+        seed: int = 0,
+        speed: float = 1.0,
+        sampling: Sampling | None = None,
+        guards: GuardConfig | None = GuardConfig(),  # noqa: B008 - frozen, so shared safely
+    ) -> Speech:
+        """The whole text as one wave; `guards=None` takes what comes, up to the model's own length limit."""
+        latents = self.latents(reference, speaker=speaker, language=language)
+        manner = self._manner(latents, language, seed, speed, sampling, guards)
+        report = SpeechReport(decoder=self._decoder.name)
+        pieces = list(self._pieces(text, manner, report, PIECES_AT_ONCE))
+        wave = np.concatenate([piece.wave for piece in pieces])
+        return Speech(wave, self.sample_rate, tuple(word for piece in pieces for word in piece.words), report)
+
+    def stream(
+        self,
+        text: str,
+        report: SpeechReport | None = None,
+        *,
+        reference: Reference | Sequence[Reference] | None = None,
+        speaker: str | None = None,
+        language: str = "en",
+        seed: int = 0,
+        speed: float = 1.0,
+        sampling: Sampling | None = None,
+        guards: GuardConfig | None = GuardConfig(),  # noqa: B008 - frozen, so shared safely
+    ) -> Iterator[SpokenPiece]:
+        """The samples of `speak`, piece by piece as they are made; `report`, if given, is filled on the way."""
+        latents = self.latents(reference, speaker=speaker, language=language)
+        manner = self._manner(latents, language, seed, speed, sampling, guards)
+        yield from self._pieces(text, manner, report or SpeechReport(decoder=self._decoder.name), 1)
+
+    def _manner(
+        self,
+        latents: VoiceLatents,
+        language: str,
+        seed: int,
+        speed: float,
+        sampling: Sampling | None,
+        guards: GuardConfig | None,
+    ) -> _Manner:
+        in_range("--speed", speed, 0.25, 4.0, hint="1 is the voice's own speed, 1.2 is a fifth faster")
+        in_range("--seed", seed, 0, 2**31 - 1, hint="any whole number from 0 on")
+        code = find_language(language).code
+        return _Manner(
+            latents=latents, language=code, seed=seed, speed=speed, sampling=sampling or Sampling(), guards=guards
+        )
+
+    def _pieces(self, text: str, manner: _Manner, report: SpeechReport, at_once: int) -> Iterator[SpokenPiece]:
+        began = time.perf_counter()
+        planned = self._plan(text, manner.language)
+        report.unspoken = tuple(sorted(self.voice.tokenizer.unknown(text, manner.language)))
+        offset_s = 0.0
+        for first in range(0, len(planned), at_once):
+            group = planned[first : first + at_once]
+            for number, (one, spoken) in enumerate(zip(group, self._generate(group, first, manner), strict=True), first):
+                last = number == len(planned) - 1
+                made = self._sound(one, spoken, manner, offset_s, last=last)
+                offset_s += len(made.wave) / self.sample_rate
+                report.pieces.append(made.report)
+                report.elapsed_s = time.perf_counter() - began
+                if report.first_sound_s is None and made.report.seconds:
+                    report.first_sound_s = report.elapsed_s
+                yield made
+        if report.seconds == 0:
+            raise SynthesisError(
+                f"the voice made no sound of {_shown(text)}",
+                hint="train it longer, or try another --seed; myxtts evaluate tells how good it is",
+            )
+
+    def _plan(self, text: str, language: str) -> list[_Planned]:
+        tokenizer = self.voice.tokenizer
+        pieces = split_text(text, self.voice.longest_tokens, lambda part: len(tokenizer.encode(part, language)))
+        planned = []
+        for piece in pieces:
+            ids = tokenizer.encode(piece.text, language)
+            speakable = any(sign.isalnum() for sign in tokenizer.decode(ids))
+            planned.append(_Planned(piece, ids if speakable else []))
+        if not any(one.ids for one in planned):
+            raise SynthesisError(
+                f"nothing in {_shown(text)} can be spoken in {language!r}",
+                hint="give words or numbers; is --language the text's own?",
+            )
+        return planned
+
+    def _generate(self, group: Sequence[_Planned], first: int, manner: _Manner) -> list[Spoken | None]:
+        rows = [number for number, one in enumerate(group) if one.ids]
+        made: list[Spoken | None] = [None] * len(group)
+        if not rows:
+            return made
+        width = max(len(group[row].ids) for row in rows)
+        text_BU = np.full((len(rows), width), self.voice.tokenizer.pad_id, np.int32)
+        for place, row in enumerate(rows):
+            text_BU[place, : len(group[row].ids)] = group[row].ids
+        lengths_B = np.array([len(group[row].ids) for row in rows], np.int32)
+        seeds = [piece_seed(manner.seed, first + row) for row in rows]
+        latents_BLD = manner.latents.latents_LD[None]
+        with tf.device(self._device):
+            if manner.guards is None:
+                found = self._unguarded(latents_BLD, text_BU, lengths_B, seeds, manner.sampling)
+            else:
+                found = generate_guarded(
+                    self._generator,
+                    latents_BLD,
+                    text_BU,
+                    lengths_B,
+                    sampling=manner.sampling,
+                    seeds=seeds,
+                    guards=manner.guards,
+                )
+        for row, one in zip(rows, found, strict=True):
+            made[row] = one
+        return made
+
+    def _unguarded(
+        self, latents_BLD: Any, text_BU: np.ndarray, lengths_B: np.ndarray, seeds: list[int], sampling: Sampling
+    ) -> list[Spoken]:
+        made = self._generator.generate(latents_BLD, text_BU, lengths_B, sampling=sampling, seeds=seeds)
+        spoken = []
+        for row, count in enumerate(made.lengths_B):
+            stopped = bool(made.stopped_B[row])
+            spoken.append(
+                Spoken(
+                    codes_N=made.codes_BN[row, :count],
+                    latents_ND=made.latents_BND[row, :count],
+                    spoken_token_N=made.spoken_token_BN[row][:count],
+                    fault=None if stopped else "no stop",
+                    attempts=1,
+                    cut_codes=0,
+                    note=None if stopped else "it did not stop by itself",
+                )
+            )
+        return spoken
+
+    def _sound(
+        self, planned: _Planned, spoken: Spoken | None, manner: _Manner, offset_s: float, *, last: bool
+    ) -> SpokenPiece:
+        piece, rate = planned.piece, self.sample_rate
+        silence = pause(Border.CHARACTER if last else piece.border, rate, manner.speed)
+        if spoken is None:
+            note = "nothing in it can be spoken" if piece.text.strip() else None
+            return SpokenPiece(silence, (), PieceReport(text=piece.text, note=note))
+        wave, start = np.zeros(0, np.float32), 0
+        if len(spoken.codes_N):
+            with tf.device(self._device):
+                made = self._decoder.decode(
+                    spoken.codes_N, spoken.latents_ND, manner.latents.speaker_V, manner.speed
+                )
+            trimmed = trim_silence(np.nan_to_num(made), rate)
+            wave, start = faded(trimmed.wave, rate), trimmed.start
+        seconds = len(wave) / rate
+        report = PieceReport(
+            text=piece.text,
+            seconds=seconds,
+            attempts=spoken.attempts,
+            fault=spoken.fault if seconds else (spoken.fault or "short"),
+            cut_seconds=round(spoken.cut_codes * CODE_SECONDS, 3),
+            note=spoken.note if seconds else f"no sound came out in {spoken.attempts} attempts",
+        )
+        words = self._words(planned, spoken, manner, offset_s, offset_s - start / rate, seconds)
+        return SpokenPiece(np.concatenate([wave, silence]), words, report)
+
+    def _words(
+        self, planned: _Planned, spoken: Spoken, manner: _Manner, begin_s: float, zero_s: float, seconds: float
+    ) -> tuple[WordTiming, ...]:
+        words = words_of(planned.piece.text)
+
+        def count_many(texts: list[str]) -> list[int]:
+            return [len(ids) for ids in self.voice.tokenizer.encode_many(texts, manner.language)]
+
+        ends = token_ends(words, count_many, len(planned.ids))
+        attended = len(spoken.spoken_token_N) == len(spoken.codes_N) > 0
+        starts = code_starts(ends, spoken.spoken_token_N) if attended else estimated_starts(ends, len(spoken.codes_N))
+        return tuple(
+            timings(
+                words,
+                starts,
+                "attention" if attended else "estimated",
+                code_s=CODE_SECONDS / manner.speed,
+                offset_s=zero_s,
+                least_s=begin_s,
+                most_s=begin_s + seconds,
+            )
+        )
+
+    # Whose voice
+
+    def latents(
+        self,
+        reference: Reference | Sequence[Reference] | None = None,
+        *,
+        speaker: str | None = None,
+        language: str = "en",
+    ) -> VoiceLatents:
+        """What the model knows of the reference clips, of one of the voice's own speakers, or of saved latents."""
+        if isinstance(reference, VoiceLatents):
+            return reference
+        given = _as_list(reference)
+        if given and speaker is not None:
+            raise SynthesisError(f"both a reference and speaker {speaker!r} were given", hint="give one of them")
+        if len(given) == 1 and isinstance(given[0], (str, Path)):
+            path = Path(given[0])
+            if path.suffix == references.LATENTS_SUFFIX:
+                model = self.voice.config.model
+                shape_LD = (model.conditioning_latents, model.gpt_width)
+                return references.load_latents(path, self.voice.digest, shape_LD)
+        waves = [_reference_wave(one) for one in given]
+        if not waves:
+            one = references.choose_speaker(self.voice.speakers, speaker, language)
+            waves = [references.checked_reference(one.wave.astype(np.float32) / 32768.0, one.name)]
+        key = tuple(hash(wave.tobytes()) for wave in waves)
+        if key not in self._latents:
+            self._latents[key] = self._encode(waves)
+        return self._latents[key]
+
+    def save_latents(self, path: str | Path, latents: VoiceLatents) -> None:
+        """Keep a reference's latents in a file that `latents` and `--reference` read back."""
+        references.save_latents(Path(path), latents, self.voice.digest)
+
+    def _encode(self, waves: Sequence[np.ndarray]) -> VoiceLatents:
+        """The mean over windows as long as training's, as XTTS v2 does it."""
+        cut = references.windows(waves, self.voice.reference_seconds)
+        lengths_B = np.array([len(part) for part in cut], np.int32)
+        wave_BS = np.zeros((len(cut), int(lengths_B.max())), np.float32)
+        for row, part in enumerate(cut):
+            wave_BS[row, : len(part)] = part
+        with tf.device(self._device):
+            mel_BTM, mel_lengths_B = self._conditioning_mel(wave_BS, lengths_B)
+            latents_BLD = self.voice.parts.conditioning(mel_BTM, mel_lengths_B).numpy()
+            speaker_V = self._speaker_vector(waves) if "speaker_encoder" in self.voice.names else None
+        return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
+
+    def _speaker_vector(self, waves: Sequence[np.ndarray]) -> np.ndarray:
+        import soxr
+
+        from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
+
+        vectors = [
+            self.voice.parts.speaker_encoder(
+                tf.constant(soxr.resample(wave, SAMPLE_RATE, SPEAKER_RATE).astype(np.float32)[None])
+            )[0].numpy()
+            for wave in waves
+        ]
+        return np.asarray(np.mean(vectors, axis=0), np.float32)
+
+
+def piece_seed(seed: int, number: int) -> int:
+    """A seed of its own for every piece; the first piece has the seed itself."""
+    return (seed + number * 100_003) % (2**31 - 1)
+
+
+def quick_guards(guards: GuardConfig | None = None) -> GuardConfig:
+    """Guards that never try twice: for samples during training, where time counts more than the best attempt."""
+    return replace(guards or GuardConfig(), retries=0)
+
+
+def _as_list(reference: Reference | Sequence[Reference] | None) -> list[Reference]:
+    if reference is None:
+        return []
+    return [reference] if isinstance(reference, (str, Path, np.ndarray, VoiceLatents)) else list(reference)
+
+
+def _reference_wave(reference: Reference) -> np.ndarray:
+    if isinstance(reference, VoiceLatents):
+        raise SynthesisError("saved latents cannot be mixed with clips", hint="give the clips, or the latents alone")
+    if isinstance(reference, np.ndarray):
+        return references.checked_reference(reference, "wave")
+    if Path(reference).suffix == references.LATENTS_SUFFIX:
+        raise SynthesisError(f"{reference} cannot be mixed with clips", hint="give the clips, or the saved voice alone")
+    return references.read_reference(reference)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")
