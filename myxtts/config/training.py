@@ -34,6 +34,9 @@ class TrainingConfig:
     validate_every: int = 500
     """Steps between validations."""
 
+    samples: int = 2
+    """Held-out sentences spoken (or clips coded and decoded) into samples/ at each validation; 0 for none."""
+
     stage: Stage | None = None
     """Train this stage only; without it, all stages that are not done yet, in order."""
 
@@ -87,6 +90,7 @@ class TrainingConfig:
         at_least("--keep", self.keep, 1, hint="the default is 3")
         at_least("--checkpoint-every", self.checkpoint_every, 1, hint="the default is 500 steps")
         at_least("--validate-every", self.validate_every, 1, hint="the default is 500 steps")
+        in_range("--samples", self.samples, 0, 16, hint="2 is enough to hear how it goes; 0 turns them off")
         at_least("--epochs", self.epochs, 1, hint="the default is 100")
         at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")

@@ -82,9 +82,9 @@ class Generator:
                     f"with {gpt.config.gpt_heads} heads",
                     hint="layers and heads are counted from 0",
                 )
-        self._whole = tf.function(self._generate, reduce_retracing=True)
-        self._begin = tf.function(self._prefill, reduce_retracing=True)
-        self._chunk = tf.function(self._advance_chunk, reduce_retracing=True)
+        self._whole = tf.function(self._generate, reduce_retracing=True, autograph=False)
+        self._begin = tf.function(self._prefill, reduce_retracing=True, autograph=False)
+        self._chunk = tf.function(self._advance_chunk, reduce_retracing=True, autograph=False)
 
     def generate(
         self,

@@ -39,7 +39,7 @@ class HiFiGANDecoder:
     name = "HiFi-GAN"
 
     def __init__(self, hifigan: HiFiGAN) -> None:
-        self._run = tf.function(lambda latents, speaker: hifigan(latents, speaker), reduce_retracing=True)
+        self._run = tf.function(lambda latents, speaker: hifigan(latents, speaker), reduce_retracing=True, autograph=False)
 
     def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
         stretched_ND = stretched(latents_ND, speed)
@@ -57,8 +57,8 @@ class CodecDecoder:
         self._dvae = dvae
         self._mel = MelSpectrogram()
         self._griffin_lim = GriffinLim()
-        self._decode = tf.function(lambda codes: dvae.decode(codes), reduce_retracing=True)
-        self._encode = tf.function(self._codes_of, reduce_retracing=True)
+        self._decode = tf.function(lambda codes: dvae.decode(codes), reduce_retracing=True, autograph=False)
+        self._encode = tf.function(self._codes_of, reduce_retracing=True, autograph=False)
 
     def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
         mel_TM = self._decode(tf.constant(codes_N[None]))[0].numpy()

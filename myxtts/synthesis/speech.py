@@ -32,7 +32,7 @@ class PieceReport:
 class SpeechReport:
     """What happened while a text was spoken; grows while it is streamed."""
 
-    decoder: str
+    decoder: str = ""
     pieces: list[PieceReport] = field(default_factory=list)
     unspoken: tuple[str, ...] = ()
     """Signs of the text that the voice has no token for."""

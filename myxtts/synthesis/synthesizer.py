@@ -166,7 +166,7 @@ class Synthesizer:
         """The whole text as one wave; `guards=None` takes what comes, up to the model's own length limit."""
         latents = self.latents(reference, speaker=speaker, language=language)
         manner = self._manner(latents, language, seed, speed, sampling, guards)
-        report = SpeechReport(decoder=self._decoder.name)
+        report = SpeechReport()
         pieces = list(self._pieces(text, manner, report, PIECES_AT_ONCE))
         wave = np.concatenate([piece.wave for piece in pieces])
         return Speech(wave, self.sample_rate, tuple(word for piece in pieces for word in piece.words), report)
@@ -187,7 +187,7 @@ class Synthesizer:
         """The samples of `speak`, piece by piece as they are made; `report`, if given, is filled on the way."""
         latents = self.latents(reference, speaker=speaker, language=language)
         manner = self._manner(latents, language, seed, speed, sampling, guards)
-        yield from self._pieces(text, manner, report or SpeechReport(decoder=self._decoder.name), 1)
+        yield from self._pieces(text, manner, SpeechReport() if report is None else report, 1)
 
     def _manner(
         self,
@@ -207,6 +207,7 @@ class Synthesizer:
 
     def _pieces(self, text: str, manner: _Manner, report: SpeechReport, at_once: int) -> Iterator[SpokenPiece]:
         began = time.perf_counter()
+        report.decoder = self._decoder.name
         planned = self._plan(text, manner.language)
         report.unspoken = tuple(sorted(self.voice.tokenizer.unknown(text, manner.language)))
         offset_s = 0.0
@@ -371,6 +372,10 @@ class Synthesizer:
         if key not in self._latents:
             self._latents[key] = self._encode(waves)
         return self._latents[key]
+
+    def forget_references(self) -> None:
+        """Read references anew from now on: the weights have changed, or memory is wanted."""
+        self._latents.clear()
 
     def save_latents(self, path: str | Path, latents: VoiceLatents) -> None:
         """Keep a reference's latents in a file that `latents` and `--reference` read back."""

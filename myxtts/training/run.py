@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -29,10 +29,14 @@ from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.runtime.precision import Precision
+from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import load_parts, save_voice
 from myxtts.training.checkpoint import list_checkpoints
 from myxtts.training.recipes import STAGES
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+
+if TYPE_CHECKING:
+    from myxtts.models.gpt import AlignmentHeads
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +62,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
             events.subscribe(console.on_event)
             events.subscribe(tensorboard.on_event)
             try:
-                finished = TrainingRun(config, plan, precision, folder, events, stop).run()
+                finished = TrainingRun(config, plan, precision, folder, events, stop, tensorboard).run()
             except MyXTTSError as error:
                 events.write("run_end", reason="failed", message=error.problem)
                 raise
@@ -83,9 +87,12 @@ class TrainingRun:
         folder: RunFolder,
         events: EventLog,
         should_stop: Callable[[], bool],
+        board: TensorBoardWriter | None = None,
     ) -> None:
         self._plan, self._precision, self._folder, self._events = plan, precision, folder, events
         self._should_stop = should_stop
+        self._board = board
+        self._known_speakers: list[Speaker] | None = None
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         self._events.write(
             "run_start", version=__version__, command=command, mode=plan.mode, stages=list(_stages(config))
@@ -116,6 +123,7 @@ class TrainingRun:
         trainer = self._build_trainer()
         from myxtts.training.stage_run import StageRun
 
+        samples = self._samples(trainer)
         done: list[Stage] = []
         for stage in _stages(self.config):
             self._load_what_it_needs(trainer, stage, done)
@@ -128,6 +136,7 @@ class TrainingRun:
                 self._events,
                 self._should_stop,
                 lambda finished: self._publish(trainer, finished),
+                samples,
             )
             logger.info("Stage %s: %d steps", stage, run.total_steps)
             if not run.run():
@@ -189,7 +198,39 @@ class TrainingRun:
         load_parts(self._folder.voice, trainer.model)
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
-        save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer)
+        from myxtts.training.publishing import facts_of
+
+        save_speakers(self._folder.voice, self._speakers())
+        facts = facts_of(self._train.prepared, self._train.clips, _alignment_heads(trainer))
+        save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer, facts)
+
+    def _speakers(self) -> list[Speaker]:
+        from myxtts.training.publishing import speakers_of
+
+        if self._known_speakers is None:
+            self._known_speakers = speakers_of(self._train.prepared, self._train.clips)
+        return self._known_speakers
+
+    def _samples(self, trainer: Any) -> Callable[[Stage, int], None] | None:
+        """What is called after each validation; None where no samples are wanted or no clip is held out."""
+        from myxtts.training.samples import SampleMaker
+
+        chosen = self._held_out.clips[: self.config.training.samples]
+        if len(chosen) == 0:
+            return None
+        clips = [self._held_out.prepared.read(int(clip)) for clip in chosen]
+        maker = SampleMaker(
+            trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
+        )
+        return lambda stage, step: maker.make(stage, step, _alignment_heads(trainer))
+
+
+def _alignment_heads(trainer: Any) -> AlignmentHeads:
+    """The heads that the stage at hand guides; read when speaking, for timings and guards."""
+    from myxtts.training.steps.gpt import GPTStage
+
+    stage = trainer.current_stage()
+    return stage.alignment_heads if isinstance(stage, GPTStage) else ()
 
 
 def _stages(config: XTTSConfig) -> tuple[Stage, ...]:

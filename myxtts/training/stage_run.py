@@ -59,11 +59,12 @@ class StageRun:
         events: EventLog,
         should_stop: Callable[[], bool],
         on_checkpoint: Callable[[Stage], None],
+        on_validation: Callable[[Stage, int], None] | None = None,
     ) -> None:
         self.trainer, self.stage, self.folder, self.events = trainer, stage, folder, events
         self.config: XTTSConfig = trainer.config
         self._train, self._held_out = train, held_out
-        self._should_stop, self._on_checkpoint = should_stop, on_checkpoint
+        self._should_stop, self._on_checkpoint, self._on_validation = should_stop, on_checkpoint, on_validation
         self._memory: list[tuple[int, float]] = []
         self._leak_reported = False
         self._warned: set[str] = set()
@@ -205,6 +206,8 @@ class StageRun:
             loss = figures.get("loss")
             if loss is not None:
                 self.events.write("validation", stage=self.stage, step=step, **figures)
+            if self._on_validation is not None:
+                self._on_validation(self.stage, step)
         if last or step % training.checkpoint_every == 0 or loss is not None:
             path = self._save(data_state)
             if loss is not None and math.isfinite(loss):

@@ -45,6 +45,11 @@ class GPTStage(TrainingStage):
         self._alignment_heads = alignment_heads if alignment_weight else ()
 
     @property
+    def alignment_heads(self) -> AlignmentHeads:
+        """The heads that alignments guide; none where they do not."""
+        return self._alignment_heads
+
+    @property
     def layers(self) -> dict[str, Any]:
         return {"conditioning": self.conditioning, "gpt": self.gpt}
 

@@ -1,0 +1,227 @@
+"""`myxtts synth TEXT --voice RUN --out FILE.wav`: speak one text, a file of texts or standard input."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from myxtts.cli.flags import parse_options
+from myxtts.errors import SynthesisError
+from myxtts.monitoring.log import setup_logging
+from myxtts.runtime.inventory import find_inventory
+from myxtts.runtime.plan import DeviceRequest, plan_devices
+
+if TYPE_CHECKING:
+    from myxtts.synthesis.speech import SpeechReport
+    from myxtts.synthesis.synthesizer import Synthesizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthOptions:
+    """Speak with a trained voice.
+
+    Examples: myxtts synth "Hello." --voice runs/mine --out hello.wav.
+    In another voice: add --reference CLIP.wav. Straight to the loudspeaker: myxtts synth "Hello." --voice runs/mine
+    --stream | aplay -f S16_LE -r 22050.
+    """
+
+    text: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """What to say; several texts make several numbered files, `-` reads standard input."""
+
+    text_file: Path | None = None
+    """File of texts, one a line."""
+
+    voice: Path
+    """A run folder, or a voice folder that training or import-xtts made."""
+
+    reference: tuple[Path, ...] = ()
+    """Clips of the voice to speak in, or one file of --save-voice; without it, a speaker of the training."""
+
+    speaker: str | None = None
+    """A speaker of the training by name, in the place of --reference."""
+
+    language: str = "en"
+    """Language of the text (en, fa, de, ...)."""
+
+    out: Path = Path("speech.wav")
+    """File to write: wav, flac or ogg."""
+
+    stream: bool = False
+    """Write raw 16-bit PCM to standard output while it is made, in the place of --out."""
+
+    save_voice: Path | None = None
+    """Keep what the reference says in this .safetensors file; --reference reads it back at once."""
+
+    timings: Path | None = None
+    """Write when each word is spoken: .json or .srt."""
+
+    report: Path | None = None
+    """Write what the guards did and how long everything took, as JSON."""
+
+    seed: int = 0
+    """The same seed gives the same speech."""
+
+    speed: float = 1.0
+    """1.2 is a fifth faster, at the same pitch."""
+
+    temperature: float = 0.5
+    """Below 1 prefers likely sounds; 0 always takes the likeliest."""
+
+    top_k: int = 50
+    """Only the k likeliest codes can be drawn; 0 for all."""
+
+    top_p: float = 0.85
+    """Only the likeliest codes that together have this probability can be drawn."""
+
+    repetition_penalty: float = 2.0
+    """Above 1 makes codes that were spoken already less likely."""
+
+    guards: bool = True
+    """Notice loops, skips and runaway endings, try again with another seed, and cut what stays wrong."""
+
+    simulate_gpus: int = 0
+    """Let this many CPU devices stand for GPUs."""
+
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(SynthOptions, argv, command="synth")
+    texts = read_texts(options.text, options.text_file)
+    if options.stream and len(texts) > 1:
+        raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
+    if not options.out.parent.is_dir():
+        raise SynthesisError(f"folder {options.out.parent} is not there", hint="make it first, or choose another --out")
+    logging.captureWarnings(True)
+    setup_logging(logging.WARNING)
+    # The report says the same with the text beside it.
+    logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
+    synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
+    return _speak_all(synthesizer, options, texts)
+
+
+def read_texts(given: tuple[str, ...], file: Path | None) -> list[str]:
+    """Texts of the command line, of standard input for `-`, and the lines of a file; at least one."""
+    texts = [sys.stdin.read().strip() if text == "-" else text for text in given]
+    if file is not None:
+        try:
+            content = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SynthesisError(f"--text-file {file} cannot be read: {error}", hint="give a UTF-8 text file") from error
+        texts += [line for line in content.splitlines() if line.strip()]
+    if not any(text.strip() for text in texts):
+        raise SynthesisError("there is no text to speak", hint='myxtts synth "Hello." --voice RUN, or --text-file FILE')
+    return texts
+
+
+def open_synthesizer(voice: Path, simulate_gpus: int = 0) -> Synthesizer:
+    """Configure one device, then load the voice onto it."""
+    from myxtts.synthesis.voice import find_voice
+
+    folder = find_voice(voice)
+    plan = plan_devices(DeviceRequest(), find_inventory(simulate_gpus))
+    from myxtts.runtime.apply import apply_plan
+
+    apply_plan(plan)
+    from myxtts.synthesis.synthesizer import Synthesizer
+
+    return Synthesizer(folder, device=plan.model.name)
+
+
+def numbered(out: Path, number: int, count: int) -> Path:
+    """`speech.wav`, or `speech-003.wav` where there are several."""
+    return out if count == 1 else out.with_name(f"{out.stem}-{number:03d}{out.suffix}")
+
+
+def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
+    from myxtts.models.guards import GuardConfig
+    from myxtts.models.sampling import Sampling
+
+    latents = synthesizer.latents(
+        list(options.reference) or None, speaker=options.speaker, language=options.language
+    )
+    if options.save_voice is not None:
+        synthesizer.save_latents(options.save_voice, latents)
+    manner: dict[str, Any] = {
+        "reference": latents,
+        "language": options.language,
+        "seed": options.seed,
+        "speed": options.speed,
+        "guards": GuardConfig() if options.guards else None,
+        "sampling": Sampling(
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            repetition_penalty=options.repetition_penalty,
+        ),
+    }
+    if options.stream:
+        return _stream(synthesizer, options, texts[0], manner)
+    failed = 0
+    for number, text in enumerate(texts, 1):
+        try:
+            _speak_one(synthesizer, options, text, number, len(texts), manner)
+        except SynthesisError as error:
+            if len(texts) == 1:
+                raise
+            failed += 1
+            print(f"text {number} was not spoken: {error.problem}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _speak_one(
+    synthesizer: Synthesizer, options: SynthOptions, text: str, number: int, count: int, manner: dict[str, Any]
+) -> None:
+    from myxtts.audio.io import write_audio
+    from myxtts.synthesis.timings import write_timings
+
+    speech = synthesizer.speak(text, **manner)
+    path = numbered(options.out, number, count)
+    write_audio(path, speech.wave, speech.sample_rate)
+    if options.timings is not None:
+        write_timings(numbered(options.timings, number, count), speech.words)
+    _write_report(options, speech.report, number, count)
+    factor = speech.report.real_time_factor
+    print(f"{path}: {speech.seconds:.1f} s of speech, {factor:.2f} s of work a second ({speech.report.decoder})")
+
+
+def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: dict[str, Any]) -> int:
+    from myxtts.synthesis.speech import SpeechReport
+    from myxtts.synthesis.streaming import write_pcm16
+    from myxtts.synthesis.timings import WordTiming, write_timings
+
+    began = time.perf_counter()
+    report = SpeechReport()
+    words: list[WordTiming] = []
+
+    def heard() -> Any:
+        for piece in synthesizer.stream(text, report, **manner):
+            words.extend(piece.words)
+            yield piece
+
+    samples = write_pcm16(heard(), sys.stdout.buffer)
+    if options.timings is not None:
+        write_timings(options.timings, words)
+    _write_report(options, report, 1, 1)
+    print(
+        f"first sound after {report.first_sound_s:.2f} s, all of {samples / synthesizer.sample_rate:.1f} s after "
+        f"{time.perf_counter() - began:.2f} s; raw PCM, 16 bit little endian, mono, {synthesizer.sample_rate} Hz",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _write_report(options: SynthOptions, report: SpeechReport, number: int, count: int) -> None:
+    for line in report.lines():
+        print(line, file=sys.stderr)
+    if options.report is not None:
+        path = numbered(options.report, number, count)
+        path.write_text(json.dumps(report.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,43 @@
+"""What a voice folder gets from the corpus it was trained on: a clip of each speaker, and what speaking should know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.models.gpt import AlignmentHeads
+from myxtts.synthesis.references import Speaker
+from myxtts.training.sources import REFERENCE_SECONDS
+
+MOST_SPEAKERS = 64
+"""A corpus of thousands of speakers gives its first ones: a voice folder is no copy of the corpus."""
+SPEAKER_SECONDS = 6.0
+LONGEST_SHARE = 0.98
+"""Texts longer than almost all that were trained on are split when they are spoken."""
+
+
+def speakers_of(prepared: PreparedCorpus, clips: np.ndarray) -> list[Speaker]:
+    """For each speaker, in the corpus's order, its training clip that comes closest to a good reference's length."""
+    speaker_of_clip = np.asarray(prepared.index.speaker)[clips]
+    samples = np.asarray(prepared.index.wave_samples)[clips].astype(np.int64)
+    speakers = []
+    for number in np.unique(speaker_of_clip)[:MOST_SPEAKERS]:
+        own = np.flatnonzero(speaker_of_clip == number)
+        best = own[np.argmin(np.abs(samples[own] - int(SPEAKER_SECONDS * SAMPLE_RATE)))]
+        record = prepared.read(int(clips[best]))
+        wave = np.array(record.wave[: int(SPEAKER_SECONDS * SAMPLE_RATE)], np.int16)
+        speakers.append(Speaker(record.speaker, record.language, wave))
+    return speakers
+
+
+def facts_of(prepared: PreparedCorpus, clips: np.ndarray, alignment_heads: AlignmentHeads) -> dict[str, Any]:
+    """For the manifest of the voice: see `synthesis.voice.save_voice`."""
+    tokens = np.asarray(prepared.index.text_tokens)[clips]
+    return {
+        "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
+        "reference_seconds": REFERENCE_SECONDS,
+        "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
+    }

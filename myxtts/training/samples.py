@@ -1,0 +1,103 @@
+"""Samples while training: the same few held-out clips at each validation, spoken (gpt) or through the codec and back.
+
+A sample that fails is a warning and never the end of a run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from myxtts.audio.io import write_audio
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.config.training import Stage
+from myxtts.data.records import ClipRecord
+from myxtts.errors import MyXTTSError
+from myxtts.monitoring.events import EventLog
+from myxtts.monitoring.tensorboard import TensorBoardWriter
+from myxtts.synthesis.decoding import CodecDecoder
+from myxtts.synthesis.references import Speaker
+from myxtts.synthesis.synthesizer import Synthesizer, Voice, quick_guards
+from myxtts.training.publishing import REFERENCE_SECONDS
+from myxtts.training.trainer import XTTSTrainer
+
+logger = logging.getLogger(__name__)
+
+
+class SampleMaker:
+    """Writes `samples/STAGE-STEP-N.wav`, an event for each, and the audio into TensorBoard."""
+
+    def __init__(
+        self,
+        trainer: XTTSTrainer,
+        clips: Sequence[ClipRecord],
+        speakers: Sequence[Speaker],
+        tokenizer: Any,
+        folder: Path,
+        events: EventLog,
+        board: TensorBoardWriter | None,
+    ) -> None:
+        self._trainer, self._clips, self._folder = trainer, list(clips), folder
+        self._events, self._board = events, board
+        self._speakers = {speaker.name: speaker for speaker in speakers}
+        self._tokenizer = tokenizer
+        self._synthesizer: Synthesizer | None = None
+        self._codec: CodecDecoder | None = None
+
+    def make(self, stage: Stage, step: int, alignment_heads: Any = ()) -> None:
+        for number, clip in enumerate(self._clips):
+            try:
+                wave, rate = self._sample(stage, clip, alignment_heads)
+                name = f"{stage}-{step:07d}-{number + 1}"
+                path = self._folder / f"{name}.wav"
+                self._folder.mkdir(parents=True, exist_ok=True)
+                write_audio(path, wave, rate)
+            except (MyXTTSError, tf.errors.OpError) as error:
+                problem = getattr(error, "problem", str(error).splitlines()[0])
+                logger.warning("no sample of %s at step %d: %s", stage, step, problem)
+                continue
+            relative = str(path.relative_to(self._folder.parent))
+            self._events.write("sample", stage=stage, step=step, path=relative, text=clip.text)
+            if self._board is not None:
+                self._board.audio(f"{stage}/sample_{number + 1}", wave, rate, step)
+
+    def _sample(self, stage: Stage, clip: ClipRecord, alignment_heads: Any) -> tuple[np.ndarray, int]:
+        if stage == "codec":
+            if self._codec is None:
+                self._codec = CodecDecoder(self._trainer.model.dvae)
+            with tf.device(self._trainer.model_device):
+                return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
+        if self._synthesizer is None:
+            self._synthesizer = Synthesizer(self._voice(alignment_heads), device=self._trainer.model_device)
+        speech = self._synthesizer.speak(
+            clip.text,
+            # The weights change, so latents are made anew: a saved reference would be of an older model.
+            reference=[self._reference(clip)],
+            language=clip.language,
+            guards=quick_guards(),
+        )
+        self._synthesizer.forget_references()
+        return speech.wave, speech.sample_rate
+
+    def _reference(self, clip: ClipRecord) -> np.ndarray:
+        speaker = self._speakers.get(clip.speaker)
+        wave = clip.wave if speaker is None else speaker.wave
+        return np.asarray(wave, np.float32) / 32768.0
+
+    def _voice(self, alignment_heads: Any) -> Voice:
+        return Voice(
+            parts=self._trainer.model,
+            names=("dvae", "conditioning", "gpt"),
+            config=self._trainer.config,
+            tokenizer=self._tokenizer,
+            digest="",
+            speakers=self._speakers,
+            longest_tokens=self._trainer.config.model.max_text_tokens,
+            reference_seconds=REFERENCE_SECONDS,
+            alignment_heads=tuple(alignment_heads),
+        )
