@@ -214,12 +214,12 @@ def _samples_section(state: RunState, run_dir: Path) -> str:
 
 def _sample(event: Event, run_dir: Path) -> str:
     where = f"{event['stage']} step {event['step']:,}"
-    player = _player(run_dir, str(event["path"]))
+    player = audio_player(run_dir, str(event["path"]))
     text = escape(str(event.get("text") or ""))
     return f'<div class="sample"><span class="soft">{escape(where)}</span><span dir="auto">{text}</span>{player}</div>'
 
 
-def _player(run_dir: Path, name: str) -> str:
+def audio_player(run_dir: Path, name: str) -> str:
     """The audio inside the page; files outside the run folder are never read."""
     path = (run_dir / name).resolve()
     kind = AUDIO_TYPES.get(path.suffix.lower())

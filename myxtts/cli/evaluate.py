@@ -1,0 +1,95 @@
+"""`myxtts evaluate RUN --data CORPUS`: speak held-out sentences and let outside judges score them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from myxtts.cli.flags import parse_options
+from myxtts.cli.synth import open_synthesizer, read_texts
+from myxtts.errors import ConfigError
+from myxtts.monitoring.log import setup_logging
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Judge a voice: words understood, right speaker, naturalness, beside the codec's ceiling and the real clips.
+
+    The judges are an extra: pip install -c constraints.txt 'myxtts[eval]'. One that is missing is named and left out.
+    """
+
+    voice: Annotated[Path, tyro.conf.Positional]
+    """A run folder or a voice folder."""
+
+    data: Path
+    """Corpus with the real clips; those that training held out are spoken."""
+
+    limit: int = 40
+    """Most utterances."""
+
+    all_clips: bool = False
+    """Take all clips of the corpus, for one that was never trained on."""
+
+    texts: Path | None = None
+    """File of texts to speak in the corpus's voices, one a line, in the place of its held-out sentences."""
+
+    language: str = "en"
+    """Language of --texts."""
+
+    asr: str = "moonshine"
+    """The recogniser: moonshine, none, or one of your own as package.module:factory."""
+
+    out: Path | None = None
+    """Folder for evaluation.json, evaluation.html and the sounds; by default that of the run or voice."""
+
+    seed: int = 0
+    """The same seed speaks the same."""
+
+    simulate_gpus: int = 0
+    """Let this many CPU devices stand for GPUs."""
+
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(EvaluateOptions, argv, command="evaluate")
+    if options.limit < 1:
+        raise ConfigError(f"--limit is {options.limit}, must be at least 1", hint="40 gives a first answer")
+    texts = read_texts((), options.texts) if options.texts is not None else None
+    setup_logging(logging.WARNING)
+    logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
+    from myxtts.evaluation.judges import find_judges, refuse_without_judges
+
+    synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
+    judges = find_judges(options.asr)
+    refuse_without_judges(judges)
+
+    from myxtts.data.prepare import prepare
+    from myxtts.evaluation.items import held_out_items, text_items
+    from myxtts.evaluation.run import evaluate_into
+
+    prepared = prepare(str(options.data), synthesizer.voice.config.data)
+    if texts is not None:
+        items = text_items(prepared, texts[: options.limit], options.language)
+    else:
+        items = held_out_items(prepared, options.limit, all_clips=options.all_clips)
+    folder = options.out if options.out is not None else options.voice
+    about = {"voice": str(options.voice), "data": str(options.data), "seed": options.seed}
+    result = evaluate_into(folder, synthesizer, judges, items, about, seed=options.seed, progress=_show)
+    print(result.table)
+    for line in result.notes:
+        print(f"  {line}")
+    print(f"Scores: {result.json}\nReport: {result.page}")
+    return 0
+
+
+def _show(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\rjudged {done} of {total}" + ("\n" if done == total else ""))
+        sys.stderr.flush()

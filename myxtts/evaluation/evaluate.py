@@ -1,0 +1,231 @@
+"""A voice judged: texts spoken beside the real clips and the codec's round trip, each heard by the same judges.
+
+`evaluate_voice` speaks and judges; `summarise` adds up. What failed is counted and named, never left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.io import write_audio
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.errors import SynthesisError
+from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.scoring import (
+    ErrorCount,
+    Vector,
+    character_errors,
+    cosine,
+    mean,
+    nearest,
+    pooled,
+    word_errors,
+)
+from myxtts.synthesis.speech import Speech
+
+logger = logging.getLogger(__name__)
+
+SPEECH, CODEC, VOCODER, REAL = "speech", "codec round trip", "mel round trip", "real clip"
+SYSTEMS = (SPEECH, CODEC, VOCODER, REAL)
+Wave = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One text to speak in one speaker's voice, beside the real clip where there is one."""
+
+    id: str
+    text: str
+    language: str
+    speaker: str
+    reference: Wave
+    """Another clip of the speaker, at 22,050 samples a second."""
+    real: Wave | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One sound and what the judges say of it; None where a judge is missing or does not know the language."""
+
+    item: str
+    system: str
+    text: str
+    language: str
+    speaker: str
+    heard: str | None = None
+    words: ErrorCount | None = None
+    characters: ErrorCount | None = None
+    similarity: float | None = None
+    """Cosine to the speaker's reference."""
+    right_speaker: bool | None = None
+    """The nearest of all speakers is the right one; None with fewer than two."""
+    naturalness: float | None = None
+    seconds: float = 0.0
+    length_ratio: float | None = None
+    """Of the real clip's length."""
+    failure: str | None = None
+    """Why nothing was spoken, or what the guards still found wrong."""
+    path: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Means over one system's rows."""
+
+    system: str
+    utterances: int
+    word_error: float | None
+    character_error: float | None
+    similarity: float | None
+    right_speaker: float | None
+    naturalness: float | None
+    length_ratio: float | None
+    failures: int
+
+
+class Speaking(Protocol):
+    """What evaluation needs of `Synthesizer`."""
+
+    codec: Any
+    sample_rate: int
+
+    def speak(self, text: str, *, reference: Any, language: str, seed: int) -> Speech: ...
+
+
+class Evaluation:
+    """Speaks items and judges every version of them."""
+
+    def __init__(self, synthesizer: Speaking, judges: Judges, folder: Path, *, seed: int = 0) -> None:
+        self._synthesizer, self._judges, self._folder, self._seed = synthesizer, judges, folder, seed
+        self._speakers: dict[str, Vector] = {}
+
+    def run(self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Iterator[Row]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._speakers = self._speaker_vectors(items)
+        for number, item in enumerate(items, 1):
+            yield from self._versions(item)
+            if progress is not None:
+                progress(number, len(items))
+
+    def _versions(self, item: Item) -> Iterator[Row]:
+        real_s = None if item.real is None else len(item.real) / SAMPLE_RATE
+        try:
+            speech = self._synthesizer.speak(
+                item.text, reference=[item.reference], language=item.language, seed=self._seed
+            )
+        except SynthesisError as error:
+            logger.warning("%s was not spoken: %s", item.id, error.problem)
+            yield Row(
+                item=item.id,
+                system=SPEECH,
+                text=item.text,
+                language=item.language,
+                speaker=item.speaker,
+                failure=error.problem,
+                words=word_errors(item.text, "", item.language) if self._hears(item) else None,
+                characters=character_errors(item.text, "", item.language) if self._hears(item) else None,
+            )
+        else:
+            faults = ", ".join(piece.fault for piece in speech.report.faults if piece.fault) or None
+            yield self._judged(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
+        if item.real is None:
+            return
+        if self._synthesizer.codec is not None:
+            coded = self._synthesizer.codec.round_trip(item.real)
+            yield self._judged(item, CODEC, coded, SAMPLE_RATE, real_s)
+            yield self._judged(
+                item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s
+            )
+        yield self._judged(item, REAL, item.real, SAMPLE_RATE, real_s)
+
+    def _judged(
+        self, item: Item, system: str, wave: Wave, rate: int, real_s: float | None, failure: str | None = None
+    ) -> Row:
+        name = f"{item.id}-{system.replace(' ', '-')}.wav".replace("/", "_")
+        write_audio(self._folder / name, wave, rate)
+        heard = self._judges.recogniser.transcribe(wave, rate) if self._hears(item) and self._judges.recogniser else None
+        vector = self._judges.speaker.embed(wave, rate) if self._judges.speaker is not None else None
+        return Row(
+            item=item.id,
+            system=system,
+            text=item.text,
+            language=item.language,
+            speaker=item.speaker,
+            heard=heard,
+            words=None if heard is None else word_errors(item.text, heard, item.language),
+            characters=None if heard is None else character_errors(item.text, heard, item.language),
+            similarity=None if vector is None else cosine(vector, self._speakers[item.speaker]),
+            right_speaker=self._is_right(vector, item.speaker),
+            naturalness=None if self._judges.naturalness is None else self._judges.naturalness.score(wave, rate),
+            seconds=len(wave) / rate,
+            length_ratio=len(wave) / rate / real_s if real_s else None,
+            failure=failure,
+            path=name,
+        )
+
+    def _hears(self, item: Item) -> bool:
+        recogniser = self._judges.recogniser
+        return recogniser is not None and item.language in recogniser.languages
+
+    def _is_right(self, vector: Vector | None, speaker: str) -> bool | None:
+        if vector is None or len(self._speakers) < 2:
+            return None
+        return nearest(vector, self._speakers) == speaker
+
+    def _speaker_vectors(self, items: Sequence[Item]) -> dict[str, Vector]:
+        """Each speaker as the mean of its references, which are never the clips that are judged."""
+        judge = self._judges.speaker
+        if judge is None:
+            return {}
+        by_speaker: dict[str, dict[int, Wave]] = {}
+        for item in items:
+            by_speaker.setdefault(item.speaker, {})[hash(item.reference.tobytes())] = item.reference
+        return {
+            speaker: np.asarray(np.mean([judge.embed(w, SAMPLE_RATE) for w in waves.values()], axis=0), np.float32)
+            for speaker, waves in by_speaker.items()
+        }
+
+
+def summarise(rows: Sequence[Row]) -> list[Summary]:
+    """One line for each system that has rows, speech first."""
+    lines = []
+    for system in SYSTEMS:
+        own = [row for row in rows if row.system == system]
+        if not own:
+            continue
+        lines.append(
+            Summary(
+                system=system,
+                utterances=len(own),
+                word_error=pooled(row.words for row in own),
+                character_error=pooled(row.characters for row in own),
+                similarity=mean(row.similarity for row in own),
+                right_speaker=mean(None if row.right_speaker is None else float(row.right_speaker) for row in own),
+                naturalness=mean(row.naturalness for row in own),
+                length_ratio=mean(row.length_ratio for row in own),
+                failures=sum(row.failure is not None for row in own),
+            )
+        )
+    return lines
+
+
+def as_json(rows: Sequence[Row], summaries: Sequence[Summary], judges: Judges, about: dict[str, Any]) -> dict[str, Any]:
+    names = {
+        "recogniser": judges.recogniser.name if judges.recogniser else None,
+        "speaker": judges.speaker.name if judges.speaker else None,
+        "naturalness": judges.naturalness.name if judges.naturalness else None,
+    }
+    return {
+        **about,
+        "judges": names,
+        "missing": judges.missing,
+        "summary": [asdict(line) for line in summaries],
+        "utterances": [asdict(row) for row in rows],
+    }

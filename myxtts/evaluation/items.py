@@ -1,0 +1,82 @@
+"""What is spoken for an evaluation: held-out clips of a corpus, or texts of one's own in the corpus's voices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.errors import DataError
+from myxtts.evaluation.evaluate import Item, Wave
+
+LEAST_REFERENCE_SECONDS = 1.5
+
+
+def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = False) -> list[Item]:
+    """Clips that training held out (every 20th), or all, each with another clip of its speaker as the reference."""
+    learnt, kept = prepared.split()
+    chosen = np.arange(len(prepared)) if all_clips else kept
+    if len(chosen) == 0:
+        raise DataError(f"{prepared.path} holds no clip out", hint="evaluate with --all-clips, or on a larger corpus")
+    references = _references(prepared, learnt if len(learnt) else chosen)
+    items = []
+    for clip in _spread(chosen, limit):
+        record = prepared.read(int(clip))
+        reference = _another(references.get(record.speaker, []), int(clip))
+        items.append(
+            Item(
+                id=record.id,
+                text=record.text,
+                language=record.language,
+                speaker=record.speaker,
+                reference=_float(prepared.read(reference).wave if reference is not None else record.wave),
+                real=_float(record.wave),
+            )
+        )
+    return items
+
+
+def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str) -> list[Item]:
+    """Each text in the next of the corpus's voices."""
+    learnt, _ = prepared.split()
+    references = _references(prepared, learnt)
+    speakers = list(references)
+    items = []
+    for number, text in enumerate(texts):
+        speaker = speakers[number % len(speakers)]
+        wave = _float(prepared.read(references[speaker][0]).wave)
+        items.append(
+            Item(id=f"text-{number + 1:03d}", text=text, language=language, speaker=speaker, reference=wave)
+        )
+    return items
+
+
+def _references(prepared: PreparedCorpus, clips: NDArray[np.int64]) -> dict[str, list[int]]:
+    """For each speaker a few clips that are long enough, longest first."""
+    samples = np.asarray(prepared.index.wave_samples)[clips].astype(np.int64)
+    speaker_of_clip = np.asarray(prepared.index.speaker)[clips]
+    found: dict[str, list[int]] = {}
+    for number in np.unique(speaker_of_clip):
+        own = np.flatnonzero(speaker_of_clip == number)
+        long_enough = own[samples[own] >= LEAST_REFERENCE_SECONDS * SAMPLE_RATE]
+        order = long_enough if len(long_enough) else own[np.argsort(-samples[own])]
+        found[prepared.speakers[int(number)]] = [int(clips[place]) for place in order[:4]]
+    return found
+
+
+def _another(clips: Sequence[int], than: int) -> int | None:
+    return next((clip for clip in clips if clip != than), None)
+
+
+def _spread(clips: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """At most `limit`, from all over the corpus: its order may go by speaker."""
+    if len(clips) <= limit:
+        return clips
+    return clips[np.linspace(0, len(clips) - 1, limit).round().astype(np.int64)]
+
+
+def _float(wave: NDArray[np.int16]) -> Wave:
+    return np.asarray(wave, np.float32) / 32768.0

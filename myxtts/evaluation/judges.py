@@ -1,0 +1,203 @@
+"""Outside ears: a recogniser, a speaker encoder and a model of naturalness that never see training.
+
+Each is optional. `find_judges` loads those that are installed and says which are missing and how to get them. Another
+recogniser is any object with a `name`, its `languages` and `transcribe`, named as "package.module:factory".
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from myxtts.errors import ConfigError, MissingDependencyError
+
+JUDGE_RATE = 16000
+Wave = NDArray[np.float32]
+INSTALL = "pip install -c constraints.txt 'myxtts[eval]'"
+
+
+@runtime_checkable
+class Recogniser(Protocol):
+    """Speech to text."""
+
+    name: str
+    languages: frozenset[str]
+
+    def transcribe(self, wave: Wave, sample_rate: int) -> str:
+        """What is heard in the wave; every call as if it were the first."""
+
+
+class SpeakerJudge(Protocol):
+    """Speech to a vector that is alike for one speaker and different between two."""
+
+    name: str
+
+    def embed(self, wave: Wave, sample_rate: int) -> NDArray[np.float32]: ...
+
+
+class NaturalnessJudge(Protocol):
+    """Speech to a mean opinion score, 1 to 5."""
+
+    name: str
+
+    def score(self, wave: Wave, sample_rate: int) -> float: ...
+
+
+@dataclass
+class Judges:
+    """Those that are here, and why the others are not."""
+
+    recogniser: Recogniser | None = None
+    speaker: SpeakerJudge | None = None
+    naturalness: NaturalnessJudge | None = None
+    missing: list[str] = field(default_factory=list)
+
+
+def find_judges(recogniser: str = "moonshine") -> Judges:
+    """Load what is installed. A recogniser that was named and cannot be loaded is an error, as is having no judge."""
+    judges = Judges()
+    if recogniser == "moonshine":
+        judges.recogniser = _if_installed(judges, "intelligibility", ("moonshine_voice",), Moonshine)
+    elif recogniser != "none":
+        judges.recogniser = load_recogniser(recogniser)
+    judges.speaker = _if_installed(judges, "speaker similarity", ("resemblyzer", "torch"), Resemblyzer)
+    judges.naturalness = _if_installed(judges, "naturalness", ("distillmos", "torch"), DistillMos)
+    return judges
+
+
+def refuse_without_judges(judges: Judges) -> None:
+    if judges.recogniser is None and judges.speaker is None and judges.naturalness is None:
+        raise MissingDependencyError(f"no judge is installed: {'; '.join(judges.missing)}", hint=INSTALL)
+
+
+def load_recogniser(name: str) -> Recogniser:
+    """A recogniser of the user's, from "package.module:factory"."""
+    module_name, _, factory = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module_name), factory)()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"--asr {name} cannot be loaded: {error}", hint="write it as package.module:factory, or use moonshine"
+        ) from error
+    if not isinstance(made, Recogniser):
+        raise ConfigError(
+            f"--asr {name} made no recogniser", hint="it needs name, languages and transcribe(wave, sample_rate) -> str"
+        )
+    return made
+
+
+def _if_installed(judges: Judges, what: str, modules: tuple[str, ...], judge: Any) -> Any:
+    absent = [module for module in modules if importlib.util.find_spec(module) is None]
+    if absent:
+        judges.missing.append(f"{what} needs {absent[0]}, which is not installed")
+        return None
+    try:
+        return judge()
+    except (ImportError, OSError, RuntimeError) as error:
+        # A judge that is installed and broken (a C++ library of another version) is missing too, with its reason.
+        judges.missing.append(f"{what}: {judge.__name__} does not load: {error}")
+        return None
+
+
+def at_judge_rate(wave: Wave, sample_rate: int) -> Wave:
+    samples = np.asarray(wave, np.float32)
+    return samples if sample_rate == JUDGE_RATE else np.asarray(soxr.resample(samples, sample_rate, JUDGE_RATE), np.float32)
+
+
+class Moonshine:
+    """moonshine-voice's tiny English model, which brings its weights."""
+
+    name = "moonshine tiny-en"
+    languages = frozenset({"en"})
+
+    def __init__(self) -> None:
+        import moonshine_voice
+        from moonshine_voice.transcriber import Transcriber
+        from moonshine_voice.utils import get_model_path
+
+        self._open = lambda: Transcriber(str(get_model_path("tiny-en")), moonshine_voice.ModelArch.TINY)
+        self._open().close()
+
+    def transcribe(self, wave: Wave, sample_rate: int) -> str:
+        # A reused transcriber carries state from one utterance into the next and changes its answers.
+        transcriber = self._open()
+        try:
+            lines = transcriber.transcribe_without_streaming(at_judge_rate(wave, sample_rate).tolist(), JUDGE_RATE).lines
+        finally:
+            transcriber.close()
+        return " ".join(line.text for line in lines)
+
+
+class Resemblyzer:
+    """Resemblyzer's speaker encoder, which brings its weights."""
+
+    name = "Resemblyzer"
+
+    def __init__(self) -> None:
+        lacking = importlib.util.find_spec("pkg_resources") is None
+        with _stand_ins([_pkg_resources()] if lacking else []):
+            import resemblyzer
+
+        self._prepare = resemblyzer.preprocess_wav
+        self._encoder = resemblyzer.VoiceEncoder("cpu", verbose=False)
+
+    def embed(self, wave: Wave, sample_rate: int) -> NDArray[np.float32]:
+        prepared = self._prepare(at_judge_rate(wave, sample_rate), source_sr=JUDGE_RATE)
+        if len(prepared) < JUDGE_RATE // 5:  # its voice detector found no speech: take the sound as it is
+            prepared = at_judge_rate(wave, sample_rate)
+        return np.asarray(self._encoder.embed_utterance(prepared), np.float32)
+
+
+class DistillMos:
+    """DistillMOS, which brings its weights."""
+
+    name = "DistillMOS"
+
+    def __init__(self) -> None:
+        import torch
+
+        with _stand_ins([_torchaudio()]):
+            import distillmos
+        self._torch = torch
+        with redirect_stdout(sys.stderr):  # it prints where its weights are, and standard output is ours
+            self._model = distillmos.ConvTransformerSQAModel()
+        self._model.eval()
+
+    def score(self, wave: Wave, sample_rate: int) -> float:
+        with self._torch.no_grad():
+            return float(self._model(self._torch.from_numpy(at_judge_rate(wave, sample_rate))[None]))
+
+
+@contextmanager
+def _stand_ins(modules: Iterable[types.ModuleType]) -> Iterator[None]:
+    """Modules that a judge imports and never needs, in the place of ones that are missing or do not load."""
+    added = [module.__name__ for module in modules if module.__name__ not in sys.modules]
+    sys.modules.update({module.__name__: module for module in modules if module.__name__ in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            del sys.modules[name]
+
+
+def _torchaudio() -> types.ModuleType:
+    """DistillMOS imports it for reading files, which it never does here; wheels of it do not fit torch 2.13."""
+    return types.ModuleType("torchaudio")
+
+
+def _pkg_resources() -> types.ModuleType:
+    """webrtcvad asks it for its own version; setuptools no longer has it."""
+    module = types.ModuleType("pkg_resources")
+    module.get_distribution = importlib.metadata.distribution  # type: ignore[attr-defined]
+    return module

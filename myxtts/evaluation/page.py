@@ -1,0 +1,104 @@
+"""The evaluation as a table of text and as one HTML page with the sounds in it. Pure but for writing the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from myxtts.evaluation.evaluate import SPEECH, SYSTEMS, Row, Summary
+from myxtts.evaluation.judges import Judges
+from myxtts.monitoring.report import audio_player
+
+MOST_ITEMS = 12
+HEADS = ("", "utterances", "word errors", "letter errors", "similarity", "right voice", "naturalness", "length", "failures")
+
+
+def cells(line: Summary) -> tuple[str, ...]:
+    return (
+        line.system,
+        str(line.utterances),
+        _percent(line.word_error),
+        _percent(line.character_error),
+        _number(line.similarity),
+        _percent(line.right_speaker),
+        _number(line.naturalness),
+        _number(line.length_ratio),
+        str(line.failures),
+    )
+
+
+def text_table(summaries: Sequence[Summary]) -> str:
+    """For the terminal: columns as wide as they must be; figures to the right."""
+    rows = [HEADS, *(cells(line) for line in summaries)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
+def judge_lines(judges: Judges) -> list[str]:
+    """Who judged what, and who could not."""
+    named = [
+        ("words and letters heard by", judges.recogniser),
+        ("similarity and right voice by", judges.speaker),
+        ("naturalness (1 to 5) by", judges.naturalness),
+    ]
+    return [*(f"{what} {judge.name}" for what, judge in named if judge is not None), *judges.missing]
+
+
+def write_page(
+    path: Path, title: str, rows: Sequence[Row], summaries: Sequence[Summary], judges: Judges, sounds: Path
+) -> None:
+    """One page that needs nothing else; sounds of the first items are in it, all lie in their folder."""
+    style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
+    head = "".join(f'<th class="n">{escape(name)}</th>' if name else "<th></th>" for name in HEADS)
+    lines = "".join(_line(line) for line in summaries)
+    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in judge_lines(judges))
+    items = list(dict.fromkeys(row.item for row in rows))
+    sections = "".join(_item([row for row in rows if row.item == item], sounds) for item in items[:MOST_ITEMS])
+    left = len(items) - MOST_ITEMS
+    more = f'<p class="soft">{left} more in {escape(str(sounds.name))}/ and evaluation.json.</p>' if left > 0 else ""
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
+        f'<div class="card"><table><tr>{head}</tr>{lines}</table></div>{notes}<h2>Listen</h2>{sections}{more}'
+        "</main></body></html>\n"
+    )
+    unfinished = path.with_suffix(".html.part")
+    unfinished.write_text(page, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def _line(line: Summary) -> str:
+    first, *rest = cells(line)
+    return f"<tr><td>{escape(first)}</td>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in rest) + "</tr>"
+
+
+def _item(rows: Sequence[Row], sounds: Path) -> str:
+    ordered = sorted(rows, key=lambda row: SYSTEMS.index(row.system))
+    text = f'<p dir="auto"><b>{escape(rows[0].text)}</b> <span class="soft">{escape(rows[0].speaker)}</span></p>'
+    return f'<div class="card">{text}{"".join(_sound(row, sounds) for row in ordered)}</div>'
+
+
+def _sound(row: Row, sounds: Path) -> str:
+    player = audio_player(sounds, row.path) if row.path else '<span class="soft">no sound</span>'
+    facts = [f"heard: {row.heard}" if row.heard is not None else "", f"{row.failure}" if row.failure else ""]
+    if row.similarity is not None and row.system == SPEECH:
+        facts.append(f"similarity {row.similarity:.2f}")
+    note = escape(" · ".join(fact for fact in facts if fact))
+    return f'<div class="sample"><span class="soft">{escape(row.system)}</span><span dir="auto">{note}</span>{player}</div>'
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

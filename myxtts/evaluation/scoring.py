@@ -1,0 +1,78 @@
+"""Scores from words and vectors: error rates, similarity, and what a set of utterances adds up to. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.text.normalise import normalise
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """Edits that turn what was heard into what was to be said, and how much was to be said."""
+
+    errors: int
+    length: int
+
+    @property
+    def rate(self) -> float | None:
+        return self.errors / self.length if self.length else None
+
+    def __add__(self, other: ErrorCount) -> ErrorCount:
+        return ErrorCount(self.errors + other.errors, self.length + other.length)
+
+
+def edit_distance(wanted: Sequence[Any], found: Sequence[Any]) -> int:
+    """Fewest insertions, deletions and substitutions between two sequences."""
+    row = list(range(len(found) + 1))
+    for i, want in enumerate(wanted, 1):
+        diagonal, row[0] = row[0], i
+        for j, have in enumerate(found, 1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (want != have))
+    return row[-1]
+
+
+def spoken_words(text: str, language: str) -> list[str]:
+    """The words of a text as they are said: digits as words, no punctuation, one case."""
+    plain = normalise(text, language).replace("\u200c", " ")
+    kept = "".join(sign if sign.isalnum() or sign == "'" else " " for sign in plain)
+    return [word.strip("'") for word in kept.split() if word.strip("'")]
+
+
+def word_errors(wanted: str, heard: str, language: str) -> ErrorCount:
+    words = spoken_words(wanted, language)
+    return ErrorCount(edit_distance(words, spoken_words(heard, language)), len(words))
+
+
+def character_errors(wanted: str, heard: str, language: str) -> ErrorCount:
+    """Over letters only, so that a compound written apart is no error."""
+    letters = "".join(spoken_words(wanted, language))
+    return ErrorCount(edit_distance(letters, "".join(spoken_words(heard, language))), len(letters))
+
+
+def cosine(left: Vector, right: Vector) -> float:
+    return float(np.dot(left, right) / max(1e-12, float(np.linalg.norm(left) * np.linalg.norm(right))))
+
+
+def nearest(vector: Vector, candidates: Mapping[str, Vector]) -> str:
+    """The name whose vector points most nearly the same way."""
+    return max(candidates, key=lambda name: cosine(vector, candidates[name]))
+
+
+def pooled(counts: Iterable[ErrorCount | None]) -> float | None:
+    """The rate over all utterances together, so that long ones count more; None where there are none."""
+    known = [count for count in counts if count is not None]
+    return sum(known, ErrorCount(0, 0)).rate if known else None
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None
