@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= cpu,dev
 
-.PHONY: setup test check bench clean
+.PHONY: setup demo test check bench clean
 
 setup: $(VENV)/.installed
 
@@ -13,6 +13,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (about two minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
+
+# From nothing to speech in half an hour; with the outside judges: make demo EXTRAS=cpu,dev,eval
+demo: setup
+	$(BIN)/python -m myxtts demo $(DEMO)
 
 test: setup
 	$(BIN)/python -m pytest -n 2

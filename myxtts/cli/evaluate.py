@@ -64,10 +64,12 @@ def main(argv: list[str]) -> int:
     texts = read_texts((), options.texts) if options.texts is not None else None
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
-    from myxtts.evaluation.judges import find_judges, refuse_without_judges
+    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
 
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
     judges = find_judges(options.asr)
+    if (options.data / "phonemes.csv").is_file():
+        add_phone_judge(judges, options.data, options.out or options.voice)
     refuse_without_judges(judges)
 
     from myxtts.data.prepare import prepare

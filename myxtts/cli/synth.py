@@ -17,6 +17,9 @@ from myxtts.errors import SynthesisError
 from myxtts.monitoring.log import setup_logging
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
+from myxtts.text.languages import find_language
+
+OUT_SUFFIXES = (".wav", ".flac", ".ogg")
 
 if TYPE_CHECKING:
     from myxtts.synthesis.speech import SpeechReport
@@ -96,16 +99,32 @@ class SynthOptions:
 def main(argv: list[str]) -> int:
     options = parse_options(SynthOptions, argv, command="synth")
     texts = read_texts(options.text, options.text_file)
-    if options.stream and len(texts) > 1:
-        raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
-    if not options.out.parent.is_dir():
-        raise SynthesisError(f"folder {options.out.parent} is not there", hint="make it first, or choose another --out")
+    refuse_early(options, texts)
     logging.captureWarnings(True)
     setup_logging(logging.WARNING)
     # The report says the same with the text beside it.
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
     return _speak_all(synthesizer, options, texts)
+
+
+def refuse_early(options: SynthOptions, texts: list[str]) -> None:
+    """What can be known to be wrong before TensorFlow is loaded, which takes seconds."""
+    find_language(options.language)
+    if options.stream and len(texts) > 1:
+        raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
+    if options.out.suffix.lower() not in OUT_SUFFIXES:
+        raise SynthesisError(
+            f"--out {options.out.name} has the suffix {options.out.suffix!r}",
+            hint=f"name it {', '.join(OUT_SUFFIXES)}",
+        )
+    written = [path for path in (options.out, options.timings, options.report) if path is not None]
+    for folder in {path.parent for path in written}:
+        if not folder.is_dir():
+            raise SynthesisError(f"folder {folder} is not there", hint="make it first, or choose another one")
+    for clip in options.reference:
+        if not clip.is_file():
+            raise SynthesisError(f"reference {clip} is not there", hint="give an audio file, or a file of --save-voice")
 
 
 def read_texts(given: tuple[str, ...], file: Path | None) -> list[str]:
@@ -115,7 +134,9 @@ def read_texts(given: tuple[str, ...], file: Path | None) -> list[str]:
         try:
             content = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SynthesisError(f"--text-file {file} cannot be read: {error}", hint="give a UTF-8 text file") from error
+            raise SynthesisError(
+                f"--text-file {file} cannot be read: {error}", hint="give a UTF-8 text file"
+            ) from error
         texts += [line for line in content.splitlines() if line.strip()]
     if not any(text.strip() for text in texts):
         raise SynthesisError("there is no text to speak", hint='myxtts synth "Hello." --voice RUN, or --text-file FILE')
@@ -145,9 +166,7 @@ def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]
     from myxtts.models.guards import GuardConfig
     from myxtts.models.sampling import Sampling
 
-    latents = synthesizer.latents(
-        list(options.reference) or None, speaker=options.speaker, language=options.language
-    )
+    latents = synthesizer.latents(list(options.reference) or None, speaker=options.speaker, language=options.language)
     if options.save_voice is not None:
         synthesizer.save_latents(options.save_voice, latents)
     manner: dict[str, Any] = {

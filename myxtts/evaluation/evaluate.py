@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
 from myxtts.audio.io import write_audio
@@ -25,6 +26,7 @@ from myxtts.evaluation.scoring import (
     cosine,
     mean,
     nearest,
+    phone_errors,
     pooled,
     word_errors,
 )
@@ -62,6 +64,7 @@ class Row:
     heard: str | None = None
     words: ErrorCount | None = None
     characters: ErrorCount | None = None
+    phones: ErrorCount | None = None
     similarity: float | None = None
     """Cosine to the speaker's reference."""
     right_speaker: bool | None = None
@@ -83,6 +86,7 @@ class Summary:
     utterances: int
     word_error: float | None
     character_error: float | None
+    phone_error: float | None
     similarity: float | None
     right_speaker: float | None
     naturalness: float | None
@@ -94,7 +98,6 @@ class Speaking(Protocol):
     """What evaluation needs of `Synthesizer`."""
 
     codec: Any
-    sample_rate: int
 
     def speak(self, text: str, *, reference: Any, language: str, seed: int) -> Speech: ...
 
@@ -131,6 +134,7 @@ class Evaluation:
                 failure=error.problem,
                 words=word_errors(item.text, "", item.language) if self._hears(item) else None,
                 characters=character_errors(item.text, "", item.language) if self._hears(item) else None,
+                phones=phone_errors(item.text, [], item.language) if self._judges.phones else None,
             )
         else:
             faults = ", ".join(piece.fault for piece in speech.report.faults if piece.fault) or None
@@ -140,9 +144,7 @@ class Evaluation:
         if self._synthesizer.codec is not None:
             coded = self._synthesizer.codec.round_trip(item.real)
             yield self._judged(item, CODEC, coded, SAMPLE_RATE, real_s)
-            yield self._judged(
-                item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s
-            )
+            yield self._judged(item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s)
         yield self._judged(item, REAL, item.real, SAMPLE_RATE, real_s)
 
     def _judged(
@@ -150,7 +152,9 @@ class Evaluation:
     ) -> Row:
         name = f"{item.id}-{system.replace(' ', '-')}.wav".replace("/", "_")
         write_audio(self._folder / name, wave, rate)
-        heard = self._judges.recogniser.transcribe(wave, rate) if self._hears(item) and self._judges.recogniser else None
+        heard = (
+            self._judges.recogniser.transcribe(wave, rate) if self._hears(item) and self._judges.recogniser else None
+        )
         vector = self._judges.speaker.embed(wave, rate) if self._judges.speaker is not None else None
         return Row(
             item=item.id,
@@ -161,6 +165,7 @@ class Evaluation:
             heard=heard,
             words=None if heard is None else word_errors(item.text, heard, item.language),
             characters=None if heard is None else character_errors(item.text, heard, item.language),
+            phones=self._phones(item, wave, rate),
             similarity=None if vector is None else cosine(vector, self._speakers[item.speaker]),
             right_speaker=self._is_right(vector, item.speaker),
             naturalness=None if self._judges.naturalness is None else self._judges.naturalness.score(wave, rate),
@@ -173,6 +178,12 @@ class Evaluation:
     def _hears(self, item: Item) -> bool:
         recogniser = self._judges.recogniser
         return recogniser is not None and item.language in recogniser.languages
+
+    def _phones(self, item: Item, wave: Wave, rate: int) -> ErrorCount | None:
+        if self._judges.phones is None:
+            return None
+        at_rate = wave if rate == SAMPLE_RATE else soxr.resample(wave, rate, SAMPLE_RATE)
+        return phone_errors(item.text, self._judges.phones.hear([np.asarray(at_rate, np.float32)])[0], item.language)
 
     def _is_right(self, vector: Vector | None, speaker: str) -> bool | None:
         if vector is None or len(self._speakers) < 2:
@@ -206,6 +217,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
                 utterances=len(own),
                 word_error=pooled(row.words for row in own),
                 character_error=pooled(row.characters for row in own),
+                phone_error=pooled(row.phones for row in own),
                 similarity=mean(row.similarity for row in own),
                 right_speaker=mean(None if row.right_speaker is None else float(row.right_speaker) for row in own),
                 naturalness=mean(row.naturalness for row in own),

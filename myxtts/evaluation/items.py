@@ -39,7 +39,7 @@ def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = Fa
     return items
 
 
-def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str) -> list[Item]:
+def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *, name: str = "text") -> list[Item]:
     """Each text in the next of the corpus's voices."""
     learnt, _ = prepared.split()
     references = _references(prepared, learnt)
@@ -48,9 +48,7 @@ def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str) ->
     for number, text in enumerate(texts):
         speaker = speakers[number % len(speakers)]
         wave = _float(prepared.read(references[speaker][0]).wave)
-        items.append(
-            Item(id=f"text-{number + 1:03d}", text=text, language=language, speaker=speaker, reference=wave)
-        )
+        items.append(Item(id=f"{name}-{number + 1:03d}", text=text, language=language, speaker=speaker, reference=wave))
     return items
 
 
@@ -75,7 +73,8 @@ def _spread(clips: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """At most `limit`, from all over the corpus: its order may go by speaker."""
     if len(clips) <= limit:
         return clips
-    return clips[np.linspace(0, len(clips) - 1, limit).round().astype(np.int64)]
+    spread: NDArray[np.int64] = clips[np.linspace(0, len(clips) - 1, limit).round().astype(np.int64)]
+    return spread
 
 
 def _float(wave: NDArray[np.int16]) -> Wave:

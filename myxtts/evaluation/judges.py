@@ -11,9 +11,10 @@ import importlib.metadata
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -54,11 +55,18 @@ class NaturalnessJudge(Protocol):
     def score(self, wave: Wave, sample_rate: int) -> float: ...
 
 
+class PhoneJudge(Protocol):
+    """Speech at 22,050 samples a second to the sounds in it, for the languages of one corpus."""
+
+    def hear(self, waves: Sequence[Wave]) -> list[list[str]]: ...
+
+
 @dataclass
 class Judges:
     """Those that are here, and why the others are not."""
 
     recogniser: Recogniser | None = None
+    phones: PhoneJudge | None = None
     speaker: SpeakerJudge | None = None
     naturalness: NaturalnessJudge | None = None
     missing: list[str] = field(default_factory=list)
@@ -76,8 +84,21 @@ def find_judges(recogniser: str = "moonshine") -> Judges:
     return judges
 
 
+def add_phone_judge(judges: Judges, corpus: Path, cache: Path) -> None:
+    """The recogniser of a corpus's own sounds, trained on its recordings on first use; needs its phonemes.csv."""
+    if not (corpus / "phonemes.csv").is_file():
+        judges.missing.append(f"phone errors need {corpus / 'phonemes.csv'}, which is not there")
+        return
+    try:
+        module = importlib.import_module("myxtts.evaluation.phones")
+    except ImportError as error:
+        judges.missing.append(f"phone errors: {error}")
+        return
+    judges.phones = module.recogniser_of(corpus, cache)
+
+
 def refuse_without_judges(judges: Judges) -> None:
-    if judges.recogniser is None and judges.speaker is None and judges.naturalness is None:
+    if not any((judges.recogniser, judges.phones, judges.speaker, judges.naturalness)):
         raise MissingDependencyError(f"no judge is installed: {'; '.join(judges.missing)}", hint=INSTALL)
 
 
@@ -112,7 +133,11 @@ def _if_installed(judges: Judges, what: str, modules: tuple[str, ...], judge: An
 
 def at_judge_rate(wave: Wave, sample_rate: int) -> Wave:
     samples = np.asarray(wave, np.float32)
-    return samples if sample_rate == JUDGE_RATE else np.asarray(soxr.resample(samples, sample_rate, JUDGE_RATE), np.float32)
+    return (
+        samples
+        if sample_rate == JUDGE_RATE
+        else np.asarray(soxr.resample(samples, sample_rate, JUDGE_RATE), np.float32)
+    )
 
 
 class Moonshine:
@@ -126,14 +151,18 @@ class Moonshine:
         from moonshine_voice.transcriber import Transcriber
         from moonshine_voice.utils import get_model_path
 
-        self._open = lambda: Transcriber(str(get_model_path("tiny-en")), moonshine_voice.ModelArch.TINY)
+        self._open: Callable[[], Any] = lambda: Transcriber(
+            str(get_model_path("tiny-en")), moonshine_voice.ModelArch.TINY
+        )
         self._open().close()
 
     def transcribe(self, wave: Wave, sample_rate: int) -> str:
         # A reused transcriber carries state from one utterance into the next and changes its answers.
         transcriber = self._open()
         try:
-            lines = transcriber.transcribe_without_streaming(at_judge_rate(wave, sample_rate).tolist(), JUDGE_RATE).lines
+            lines = transcriber.transcribe_without_streaming(
+                at_judge_rate(wave, sample_rate).tolist(), JUDGE_RATE
+            ).lines
         finally:
             transcriber.close()
         return " ".join(line.text for line in lines)

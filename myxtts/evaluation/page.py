@@ -12,7 +12,10 @@ from myxtts.evaluation.judges import Judges
 from myxtts.monitoring.report import audio_player
 
 MOST_ITEMS = 12
-HEADS = ("", "utterances", "word errors", "letter errors", "similarity", "right voice", "naturalness", "length", "failures")
+HEADS = (
+    *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "right voice"),
+    *("naturalness", "length", "failures"),
+)
 
 
 def cells(line: Summary) -> tuple[str, ...]:
@@ -21,6 +24,7 @@ def cells(line: Summary) -> tuple[str, ...]:
         str(line.utterances),
         _percent(line.word_error),
         _percent(line.character_error),
+        _percent(line.phone_error),
         _number(line.similarity),
         _percent(line.right_speaker),
         _number(line.naturalness),
@@ -49,7 +53,8 @@ def judge_lines(judges: Judges) -> list[str]:
         ("similarity and right voice by", judges.speaker),
         ("naturalness (1 to 5) by", judges.naturalness),
     ]
-    return [*(f"{what} {judge.name}" for what, judge in named if judge is not None), *judges.missing]
+    phones = ["phones heard by a recogniser trained on the corpus's own recordings"] if judges.phones else []
+    return [*(f"{what} {judge.name}" for what, judge in named if judge is not None), *phones, *judges.missing]
 
 
 def write_page(
@@ -93,7 +98,8 @@ def _sound(row: Row, sounds: Path) -> str:
     if row.similarity is not None and row.system == SPEECH:
         facts.append(f"similarity {row.similarity:.2f}")
     note = escape(" · ".join(fact for fact in facts if fact))
-    return f'<div class="sample"><span class="soft">{escape(row.system)}</span><span dir="auto">{note}</span>{player}</div>'
+    system = f'<span class="soft">{escape(row.system)}</span>'
+    return f'<div class="sample">{system}<span dir="auto">{note}</span>{player}</div>'
 
 
 def _percent(share: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.text.normalise import normalise
+from myxtts.text.phonemes import phonemes
 
 Vector = NDArray[np.float32]
 
@@ -56,6 +58,17 @@ def character_errors(wanted: str, heard: str, language: str) -> ErrorCount:
     """Over letters only, so that a compound written apart is no error."""
     letters = "".join(spoken_words(wanted, language))
     return ErrorCount(edit_distance(letters, "".join(spoken_words(heard, language))), len(letters))
+
+
+def sounds_of(ipa: str) -> list[str]:
+    """The letters of an IPA text: no stress, length, tone, spaces or punctuation."""
+    return [sign for sign in ipa if unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt")]
+
+
+def phone_errors(wanted: str, heard: Sequence[str], language: str) -> ErrorCount:
+    """Sounds of the text, as espeak reads it, against sounds that were heard."""
+    sounds = sounds_of(phonemes(normalise(wanted, language), language))
+    return ErrorCount(edit_distance(sounds, list(heard)), len(sounds))
 
 
 def cosine(left: Vector, right: Vector) -> float:

@@ -29,7 +29,9 @@ class Decoder(Protocol):
     sample_rate: int
     name: str
 
-    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave: ...
+    def decode(
+        self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float
+    ) -> Wave: ...
 
 
 class HiFiGANDecoder:
@@ -39,7 +41,9 @@ class HiFiGANDecoder:
     name = "HiFi-GAN"
 
     def __init__(self, hifigan: HiFiGAN) -> None:
-        self._run = tf.function(lambda latents, speaker: hifigan(latents, speaker), reduce_retracing=True, autograph=False)
+        self._run = tf.function(
+            lambda latents, speaker: hifigan(latents, speaker), reduce_retracing=True, autograph=False
+        )
 
     def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
         stretched_ND = stretched(latents_ND, speed)

@@ -55,7 +55,7 @@ def faded(wave: Wave, sample_rate: int) -> Wave:
     if count == 0:
         return np.zeros_like(wave)
     ramp = (0.5 - 0.5 * np.cos(np.pi * np.arange(count) / count)).astype(np.float32)
-    made = wave.copy()
+    made: Wave = wave.copy()
     made[:count] *= ramp
     made[-count:] *= ramp[::-1]
     return made

@@ -85,7 +85,9 @@ def windows(waves: Sequence[NDArray[np.float32]], window_s: float) -> list[NDArr
 
 def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
     if path.suffix != LATENTS_SUFFIX:
-        raise SynthesisError(f"--save-voice {path.name} must end in {LATENTS_SUFFIX}", hint=f"name it mine{LATENTS_SUFFIX}")
+        raise SynthesisError(
+            f"--save-voice {path.name} must end in {LATENTS_SUFFIX}", hint=f"name it mine{LATENTS_SUFFIX}"
+        )
     arrays = {"latents": latents.latents_LD}
     if latents.speaker_V is not None:
         arrays["speaker"] = latents.speaker_V
@@ -108,7 +110,9 @@ def save_speakers(folder: Path, speakers: Sequence[Speaker]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     about = [{"name": speaker.name, "language": speaker.language} for speaker in speakers]
     arrays = {f"{number:04d}": np.ascontiguousarray(speaker.wave, np.int16) for number, speaker in enumerate(speakers)}
-    _save(folder / SPEAKERS_FILE, arrays, {"format": _SPEAKERS_FORMAT, "speakers": json.dumps(about, ensure_ascii=False)})
+    _save(
+        folder / SPEAKERS_FILE, arrays, {"format": _SPEAKERS_FORMAT, "speakers": json.dumps(about, ensure_ascii=False)}
+    )
 
 
 def load_speakers(folder: Path) -> dict[str, Speaker]:
@@ -129,7 +133,9 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
         return speakers[name]
     if name is not None:
         known = ", ".join(list(speakers)[:20]) or "none"
-        raise SynthesisError(f"this voice has no speaker {name!r}", hint=f"it brings: {known}; or give --reference CLIP")
+        raise SynthesisError(
+            f"this voice has no speaker {name!r}", hint=f"it brings: {known}; or give --reference CLIP"
+        )
     if not speakers:
         raise SynthesisError(
             "no reference was given and this voice brings no speakers",
@@ -144,7 +150,9 @@ def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, st
         save_file(dict(arrays), partial, metadata)
         partial.replace(path)
     except OSError as error:
-        raise SynthesisError(f"{path} cannot be written: {error.strerror}", hint="check the folder and its rights") from error
+        raise SynthesisError(
+            f"{path} cannot be written: {error.strerror}", hint="check the folder and its rights"
+        ) from error
 
 
 def _open(path: Path, expected: str, what: str, cure: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

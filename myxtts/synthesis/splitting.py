@@ -1,11 +1,12 @@
 """Long text into pieces that a voice can speak in one breath, without losing a character.
 
-`split_text` is pure: the pieces, joined, are the text. It cuts at paragraphs and sentences always, and at clauses, words
-and at last between characters only where a piece would be longer than the voice was trained for.
+`split_text` is pure: the pieces, joined, are the text. It cuts at paragraphs and sentences always, and at clauses,
+words and at last between characters only where a piece would be longer than the voice was trained for.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ _SENTENCE = re.compile(r"[.!?…؟۔]+[\"'”’»)\]]*\s+|[。！？।॥]+[�
 _CLAUSE = re.compile(r"[,;:،؛][\"'”’»)\]]*\s+|[、，；：]\s*|\s+[-–—]+\s+|[)\]]\s+")
 _WORD = re.compile(r"\s+")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"'])(?:[A-Za-z]|mr|mrs|ms|dr|prof|st|no|vs|etc|jr|sr|e\.g|i\.e|bzw|usw|z\.b|nr|ca|str)\.\s+$", re.IGNORECASE
+    r"(?:^|[\s(\"'])(?:[A-Za-z]|mr|mrs|ms|dr|prof|st|no|vs|etc|jr|sr|e\.g|i\.e|bzw|usw|z\.b|nr|ca|str)\.\s+$",
+    re.IGNORECASE,
 )
 
 
@@ -63,7 +65,7 @@ def _cut(text: str, border: Border, last: Border | None = None) -> list[Piece]:
     """The text cut behind every border of one kind; the last piece ends with what ended the whole."""
     ends = [end for end in _ends(text, border) if 0 < end < len(text)]
     places = [0, *ends, len(text)] if text else [0]
-    parts = [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    parts = [text[start:end] for start, end in itertools.pairwise(places)]
     final = border if last is None else last
     return [Piece(part, final if number == len(parts) - 1 else border) for number, part in enumerate(parts)]
 
@@ -133,14 +135,13 @@ def _packed(parts: Sequence[Piece], limit: int, cost: Callable[[str], int]) -> l
     rows = max(1, -(-sum(costs) // limit))
     fair = max(1.0, sum(costs) / rows)
     packed: list[Piece] = []
-    filled = 0.0
+    before, row_before = 0.0, -1
     for part, its_cost in zip(parts, costs, strict=True):
-        fits = packed and filled + its_cost <= limit and filled + its_cost / 2 <= fair
+        row = int((before + its_cost / 2) / fair)
         # Costs of parts do not add up exactly: phonemes are linked, numbers are read as one.
-        if fits and cost(packed[-1].text + part.text) <= limit:
+        if row == row_before and cost(packed[-1].text + part.text) <= limit:
             packed[-1] = Piece(packed[-1].text + part.text, part.border)
-            filled += its_cost
         else:
             packed.append(part)
-            filled = its_cost
+        before, row_before = before + its_cost, row
     return packed

@@ -213,7 +213,9 @@ class Synthesizer:
         offset_s = 0.0
         for first in range(0, len(planned), at_once):
             group = planned[first : first + at_once]
-            for number, (one, spoken) in enumerate(zip(group, self._generate(group, first, manner), strict=True), first):
+            for number, (one, spoken) in enumerate(
+                zip(group, self._generate(group, first, manner), strict=True), first
+            ):
                 last = number == len(planned) - 1
                 made = self._sound(one, spoken, manner, offset_s, last=last)
                 offset_s += len(made.wave) / self.sample_rate
@@ -303,9 +305,7 @@ class Synthesizer:
         wave, start = np.zeros(0, np.float32), 0
         if len(spoken.codes_N):
             with tf.device(self._device):
-                made = self._decoder.decode(
-                    spoken.codes_N, spoken.latents_ND, manner.latents.speaker_V, manner.speed
-                )
+                made = self._decoder.decode(spoken.codes_N, spoken.latents_ND, manner.latents.speaker_V, manner.speed)
             trimmed = trim_silence(np.nan_to_num(made), rate)
             wave, start = faded(trimmed.wave, rate), trimmed.start
         seconds = len(wave) / rate

@@ -66,7 +66,14 @@ def estimated_starts(ends: Sequence[int], codes: int) -> list[int]:
 
 
 def timings(
-    words: Sequence[str], starts: Sequence[int], source: Source, *, code_s: float, offset_s: float, least_s: float, most_s: float
+    words: Sequence[str],
+    starts: Sequence[int],
+    source: Source,
+    *,
+    code_s: float,
+    offset_s: float,
+    least_s: float,
+    most_s: float,
 ) -> list[WordTiming]:
     """Codes to seconds; nothing lies outside the piece's own sound (`least_s` to `most_s`)."""
 

@@ -86,7 +86,9 @@ def build_parts(config: ModelConfig, parts: list[str]) -> SimpleNamespace:
     }
     unknown = [part for part in parts if part not in kinds]
     if unknown:
-        raise CheckpointError(f"the voice has a part {unknown[0]!r} that this version does not know", hint="update myxtts")
+        raise CheckpointError(
+            f"the voice has a part {unknown[0]!r} that this version does not know", hint="update myxtts"
+        )
     built = SimpleNamespace(**{part: kinds[part](config) for part in parts})
     for part in vars(built).values():
         part.build()

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.config.config import XTTSConfig
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.models.gpt import AlignmentHeads
 from myxtts.synthesis.references import Speaker
-from myxtts.training.sources import REFERENCE_SECONDS
+from myxtts.training.recipes import recipe_for
 
 MOST_SPEAKERS = 64
 """A corpus of thousands of speakers gives its first ones: a voice folder is no copy of the corpus."""
@@ -33,11 +34,18 @@ def speakers_of(prepared: PreparedCorpus, clips: np.ndarray) -> list[Speaker]:
     return speakers
 
 
-def facts_of(prepared: PreparedCorpus, clips: np.ndarray, alignment_heads: AlignmentHeads) -> dict[str, Any]:
+def reference_seconds(config: XTTSConfig) -> float:
+    """How long a reference is that the voice was trained with."""
+    return float(getattr(recipe_for(config, "gpt"), "reference_seconds", 3.0))
+
+
+def facts_of(
+    prepared: PreparedCorpus, clips: np.ndarray, config: XTTSConfig, alignment_heads: AlignmentHeads
+) -> dict[str, Any]:
     """For the manifest of the voice: see `synthesis.voice.save_voice`."""
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     return {
         "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
-        "reference_seconds": REFERENCE_SECONDS,
+        "reference_seconds": reference_seconds(config),
         "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
     }

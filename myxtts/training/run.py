@@ -201,7 +201,7 @@ class TrainingRun:
         from myxtts.training.publishing import facts_of
 
         save_speakers(self._folder.voice, self._speakers())
-        facts = facts_of(self._train.prepared, self._train.clips, _alignment_heads(trainer))
+        facts = facts_of(self._train.prepared, self._train.clips, self.config, _alignment_heads(trainer))
         save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer, facts)
 
     def _speakers(self) -> list[Speaker]:

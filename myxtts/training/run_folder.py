@@ -85,7 +85,17 @@ _MAY_CHANGE = {
     },
     "model": {"dropout"},
     "training": {
-        *("run_dir", "checkpoint_dir", "keep", "checkpoint_every", "validate_every", "samples", "stage", "log_every", "multi_gpu"),
+        *(
+            "run_dir",
+            "checkpoint_dir",
+            "keep",
+            "checkpoint_every",
+            "validate_every",
+            "samples",
+            "stage",
+            "log_every",
+            "multi_gpu",
+        ),
         *("visible_gpus", "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "simulate_gpus"),
         *("epochs", "max_steps", "learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
     },

@@ -23,7 +23,7 @@ from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.references import Speaker
 from myxtts.synthesis.synthesizer import Synthesizer, Voice, quick_guards
-from myxtts.training.publishing import REFERENCE_SECONDS
+from myxtts.training.publishing import reference_seconds
 from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -98,6 +98,6 @@ class SampleMaker:
             digest="",
             speakers=self._speakers,
             longest_tokens=self._trainer.config.model.max_text_tokens,
-            reference_seconds=REFERENCE_SECONDS,
+            reference_seconds=reference_seconds(self._trainer.config),
             alignment_heads=tuple(alignment_heads),
         )

@@ -56,6 +56,12 @@ def test_words_left_out_are_a_skip() -> None:
     assert judge(speech(42), True, 20, GUARDS, jumping).fault == "skip"
 
 
+def test_far_too_few_codes_for_the_text_are_no_speech_of_it() -> None:
+    assert judge(speech(0), True, 1, GUARDS).fault == "short"
+    assert judge(speech(7), True, 20, GUARDS).fault == "short"
+    assert judge(speech(8), True, 20, GUARDS).good
+
+
 def test_a_longer_text_may_take_longer() -> None:
     assert expected_limit(10, GuardConfig(codes_per_token=8, spare_codes=5)) == 85
 

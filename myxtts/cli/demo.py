@@ -1,0 +1,200 @@
+"""`myxtts demo`: from nothing to a voice that speaks, on one machine without a GPU.
+
+Each step keeps what it made, so a second call continues where the first one ended, however it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from myxtts.cli.flags import parse_options
+from myxtts.errors import ConfigError, TrainingError
+from myxtts.monitoring.events import read_events
+from myxtts.monitoring.log import setup_logging
+
+if TYPE_CHECKING:
+    from myxtts.evaluation.evaluate import Item
+
+STOP_GRACE_S = 120.0
+"""How long training may take to finish its step and to save after it was told to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Speak a corpus, train codec and GPT on it over two simulated GPUs, speak new sentences, and score them.
+
+    At most half an hour on two cores, 18 minutes of it training. Interrupt it and run it again: it continues.
+    """
+
+    folder: Path = Path("runs/demo")
+    """Where everything goes: corpus/, cache/, run/ with the voice, the report and the scores."""
+
+    minutes: float = 18.0
+    """Longest training; what is trained by then speaks."""
+
+    corpus_minutes: float = 60.0
+    """How much speech to learn from."""
+
+    voices: int = 4
+    """Speakers of the corpus, 1 to 6."""
+
+    sentences: int = 60
+    """New sentences to speak in each language."""
+
+    max_steps: int | None = None
+    """Most steps of each stage, in the place of the recipe's."""
+
+    seed: int = 0
+    """Decides texts, order and weights."""
+
+    quick: bool = False
+    """A few steps on a minute of speech: shows that everything runs, and speaks nothing that can be understood."""
+
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def __post_init__(self) -> None:
+        if self.minutes <= 0 or self.sentences < 1:
+            raise ConfigError(
+                f"--minutes is {self.minutes} and --sentences {self.sentences}, both must be above 0",
+                hint="the defaults are 18 and 60",
+            )
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(DemoOptions, argv, command="demo")
+    if options.quick:
+        options = DemoOptions(
+            folder=options.folder,
+            minutes=min(options.minutes, 3.0),
+            corpus_minutes=min(options.corpus_minutes, 1.5),
+            voices=min(options.voices, 2),
+            sentences=min(options.sentences, 2),
+            max_steps=options.max_steps or 4,
+            seed=options.seed,
+        )
+    began = time.monotonic()
+    setup_logging(logging.WARNING)
+    corpus = _corpus(options)
+    run = options.folder / "run"
+    finished = _train(options, corpus, run)
+    page, wavs = _speak_and_score(options, corpus, run)
+    print(f"\nSpoken: {wavs}\nScores: {page}\nTraining: {run / 'report.html'}")
+    if not finished:
+        print(f"Training was ended after {options.minutes:g} minutes. Run the same command again: it continues.")
+    print(f'Try it: myxtts synth "Hello there, my friend." --voice {run} --out hello.wav')
+    print(f"{(time.monotonic() - began) / 60:.1f} minutes in all")
+    return 0
+
+
+def _corpus(options: DemoOptions) -> Path:
+    from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
+
+    print(f"1/3 A corpus of {options.corpus_minutes:g} minutes, spoken by espeak-ng in {options.voices} voices")
+    settings = DemoSettings(minutes=options.corpus_minutes, voices=options.voices, seed=options.seed)
+    return write_demo_corpus(options.folder / "corpus", settings)
+
+
+def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
+    """What a user would type to train the same."""
+    steps = [] if options.max_steps is None else ["--max-steps", str(options.max_steps)]
+    return [
+        *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.folder / "cache")),
+        *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
+        *("--seed", str(options.seed), *steps),
+    ]
+
+
+def _train(options: DemoOptions, corpus: Path, run: Path) -> bool:
+    """Train within the time; `True` once all stages are done."""
+    arguments = train_command(options, corpus, run)
+    print(f"2/3 Training, at most {options.minutes:g} minutes: myxtts {' '.join(arguments)}")
+    if is_finished(run):
+        print("Training was finished before.")
+        return True
+    # A process of its own: devices are configured once per process, and speaking wants them otherwise.
+    child = subprocess.Popen([sys.executable, "-m", "myxtts", *arguments])
+    try:
+        code = child.wait(timeout=options.minutes * 60)
+    except subprocess.TimeoutExpired:
+        print(f"{options.minutes:g} minutes are over: training saves and stops")
+        code = _stop(child)
+    except KeyboardInterrupt:
+        # Ctrl-C reached the child too, which saves; a second one ends both.
+        child.wait()
+        raise
+    if code != 0:
+        raise TrainingError(f"training ended with code {code}", hint="its own message stands above")
+    return is_finished(run)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> int:
+    child.send_signal(signal.SIGTERM)
+    try:
+        return child.wait(timeout=STOP_GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+        raise TrainingError(
+            f"training did not stop within {STOP_GRACE_S:g} s of being asked to",
+            hint="run the same command again: it continues from the last checkpoint",
+        ) from None
+
+
+def is_finished(run: Path) -> bool:
+    """Whether the last run in this folder went through all of its stages."""
+    log = run / "events.jsonl"
+    ends = [event for event in read_events(log) if event["event"] == "run_end"] if log.is_file() else []
+    return bool(ends) and ends[-1]["reason"] == "finished"
+
+
+def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Path, Path]:
+    from myxtts.cli.synth import open_synthesizer
+    from myxtts.evaluation.judges import add_phone_judge, find_judges
+
+    print("3/3 Speaking sentences that it never saw, and letting outside ears judge them")
+    logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
+    synthesizer = open_synthesizer(run)
+    judges = find_judges()
+    if not options.quick:
+        add_phone_judge(judges, corpus, options.folder / "cache")
+    from myxtts.data.prepare import prepare
+    from myxtts.evaluation.items import held_out_items, text_items
+    from myxtts.evaluation.run import SOUNDS, evaluate_into
+
+    prepared = prepare(str(corpus), synthesizer.voice.config.data)
+    real = held_out_items(prepared, max(1, options.sentences // 3))
+    groups: dict[str, list[Item]] = {
+        f"{language} {kind}": text_items(prepared, texts[: options.sentences], language, name=f"{language}-{kind}")
+        for (language, kind), texts in held_out_texts().items()
+    }
+    page = run / "evaluation.html"
+    for name, items in {**groups, "held-out clips": real}.items():
+        folder = run / "scores" / name.replace(" ", "-")
+        result = evaluate_into(folder, synthesizer, judges, items, {"voice": str(run)}, progress=_show)
+        print(f"\n{name}\n{result.table}")
+        page = result.page if name == "en sentence" else page
+    for line in result.notes:
+        print(f"  {line}")
+    return page, page.parent / SOUNDS
+
+
+def held_out_texts() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Texts that no demo corpus contains, by language and kind."""
+    from myxtts.data.demo_texts import DEMO_LANGUAGES, heldout_texts
+
+    wanted = {(language, "sentence"): heldout_texts(language) for language in DEMO_LANGUAGES}
+    return {**wanted, ("en", "digits"): heldout_texts("en", "digits")}
+
+
+def _show(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\rjudged {done} of {total}" + ("\n" if done == total else ""))
+        sys.stderr.flush()

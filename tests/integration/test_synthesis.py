@@ -1,0 +1,201 @@
+"""A voice of random weights speaks: every awkward text ends, seeds repeat, streams and files agree, errors are clear."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from myxtts.audio.io import write_audio
+from myxtts.config.config import XTTSConfig
+from myxtts.config.model import ModelConfig
+from myxtts.errors import ConfigError, SynthesisError
+from myxtts.models.guards import GuardConfig
+from myxtts.models.sampling import Sampling
+from myxtts.synthesis.references import Speaker, save_speakers
+from myxtts.synthesis.speech import SpeechReport
+from myxtts.synthesis.streaming import pcm16
+from myxtts.synthesis.synthesizer import Synthesizer, load_voice
+from myxtts.synthesis.voice import build_parts, save_voice
+from myxtts.text.tokenizer import train_tokenizer
+from tests.awkward_texts import AWKWARD
+
+QUICK = GuardConfig(retries=0)
+TEXT = "The first sentence is here. And this one comes second, as it should. Here is the last one."
+
+
+def small_config(**changes: int) -> ModelConfig:
+    return ModelConfig(
+        model_size="tiny",
+        **{
+            "gpt_layers": 2,
+            "gpt_width": 64,
+            "gpt_heads": 2,
+            "max_audio_tokens": 50,
+            "max_text_tokens": 120,
+            "dvae_width": 32,
+            "dvae_code_width": 16,
+            "audio_codes": 64,
+            "decoder_width": 32,
+            **changes,
+        },
+    )
+
+
+def noise(seconds: float, seed: int) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(int(seconds * 22050)) * 4000).astype(np.int16)
+
+
+def make_voice(folder: Path, parts: list[str], **facts: object) -> Path:
+    """Random weights that never stop by themselves: what ends a text is us."""
+    keras.utils.set_random_seed(0)
+    tokenizer = train_tokenizer("phonemes", [("hello there", "en"), ("سلام", "fa")])
+    model = dataclasses.replace(small_config(), text_vocab=tokenizer.size)
+    save_speakers(folder, [Speaker("anna", "en", noise(2.0, 1)), Speaker("omid", "fa", noise(2.0, 2))])
+    built = build_parts(model, parts)
+    if "gpt" in parts:
+        bias = built.gpt.audio_head.bias.numpy()
+        bias[built.gpt.audio_stop] = -100.0
+        built.gpt.audio_head.bias.assign(bias)
+    save_voice(folder, built, parts, XTTSConfig(model=model), tokenizer, {"longest_tokens": 60, **facts})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def voice_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_voice(
+        tmp_path_factory.mktemp("voice"), ["dvae", "conditioning", "gpt"], alignment_heads=[[0, 0], [1, 0]]
+    )
+
+
+@pytest.fixture(scope="module")
+def synthesizer(voice_folder: Path) -> Synthesizer:
+    return Synthesizer(voice_folder)
+
+
+@pytest.mark.parametrize(("text", "language"), AWKWARD, ids=lambda value: repr(value)[:24])
+def test_an_awkward_text_is_spoken_or_refused_and_every_piece_is_accounted_for(
+    synthesizer: Synthesizer, text: str, language: str
+) -> None:
+    try:
+        speech = synthesizer.speak(text, language=language, guards=QUICK)
+    except SynthesisError as error:
+        assert error.hint
+        assert not any(sign.isascii() and sign.isalnum() for sign in text)
+        return
+    assert "".join(piece.text for piece in speech.report.pieces) == text
+    assert speech.seconds > 0
+    assert np.isfinite(speech.wave).all()
+    assert np.abs(speech.wave).max() <= 1.5
+    assert all(piece.attempts or piece.note or not piece.text.strip() for piece in speech.report.pieces)
+
+
+def test_signs_without_a_token_are_named(synthesizer: Synthesizer) -> None:
+    assert "🎉" in synthesizer.speak("I am happy 🎉 today.", guards=QUICK).report.unspoken
+
+
+def test_a_seed_repeats_itself_and_another_one_differs(synthesizer: Synthesizer) -> None:
+    first, again = (synthesizer.speak(TEXT, seed=3, guards=QUICK).wave for _ in range(2))
+    other = synthesizer.speak(TEXT, seed=4, guards=QUICK).wave
+
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_stream_has_the_bytes_of_the_whole_and_its_first_sound_comes_before_the_rest(
+    synthesizer: Synthesizer,
+) -> None:
+    whole = synthesizer.speak(TEXT, guards=QUICK)
+    report = SpeechReport()
+    pieces = list(synthesizer.stream(TEXT, report, guards=QUICK))
+
+    assert len(pieces) == 3
+    assert b"".join(pcm16(pieces)) == b"".join(pcm16([dataclasses.replace(pieces[0], wave=whole.wave)]))
+    assert report.first_sound_s is not None
+    assert report.first_sound_s < report.elapsed_s
+
+
+def test_words_are_timed_in_order_within_the_speech(synthesizer: Synthesizer) -> None:
+    speech = synthesizer.speak(TEXT, guards=QUICK)
+
+    assert [word.word for word in speech.words] == TEXT.split()
+    assert {word.source for word in speech.words} == {"attention"}
+    times = [time for word in speech.words for time in (word.start_s, word.end_s)]
+    assert times == sorted(times)
+    assert times[-1] <= speech.seconds + 0.001
+
+
+def test_speed_shortens_speech_without_changing_what_is_said(synthesizer: Synthesizer) -> None:
+    usual, fast = (synthesizer.speak(TEXT, speed=speed, guards=QUICK).report.seconds for speed in (1.0, 1.5))
+
+    assert usual / fast == pytest.approx(1.5, rel=0.1)
+
+
+def test_guards_cut_what_does_not_stop_and_say_so(synthesizer: Synthesizer) -> None:
+    guards = GuardConfig(retries=1, codes_per_token=0.5, spare_codes=0)
+    guarded = synthesizer.speak("This sentence will be cut.", guards=guards)
+    free = synthesizer.speak("This sentence will be cut.", guards=None)
+
+    assert guarded.report.pieces[0].fault is not None
+    assert guarded.report.pieces[0].attempts == 2
+    assert "of 2 attempts" in guarded.report.lines()[0]
+    assert free.report.pieces[0].fault == "no stop"
+    assert guarded.seconds < free.seconds
+
+
+def test_a_saved_voice_speaks_as_its_reference_does(synthesizer: Synthesizer, tmp_path: Path) -> None:
+    clips = []
+    for number in range(2):
+        clips.append(tmp_path / f"{number}.wav")
+        write_audio(clips[-1], noise(2.0, 10 + number), 22050)
+    latents = synthesizer.latents(clips)
+    synthesizer.save_latents(tmp_path / "mine.safetensors", latents)
+
+    by_clips = synthesizer.speak("Hello there, friend.", reference=clips, guards=QUICK).wave
+    by_file = synthesizer.speak("Hello there, friend.", reference=tmp_path / "mine.safetensors", guards=QUICK).wave
+
+    assert np.array_equal(by_clips, by_file)
+    with pytest.raises(SynthesisError, match="cannot be mixed"):
+        synthesizer.latents([clips[0], tmp_path / "mine.safetensors"])
+
+
+def test_speakers_of_the_voice_sound_different(synthesizer: Synthesizer) -> None:
+    anna, omid = (synthesizer.latents(speaker=name).latents_LD for name in ("anna", "omid"))
+
+    assert not np.allclose(anna, omid)
+    assert np.array_equal(synthesizer.latents(language="fa").latents_LD, omid)
+
+
+def test_what_cannot_be_spoken_is_refused_with_a_way_out(synthesizer: Synthesizer, tmp_path: Path) -> None:
+    (tmp_path / "text.wav").write_text("this is no sound")
+    with pytest.raises(SynthesisError, match="not audio"):
+        synthesizer.speak("Hello.", reference=tmp_path / "text.wav")
+    with pytest.raises(SynthesisError, match="is not there|No such file"):
+        synthesizer.speak("Hello.", reference=tmp_path / "nothing.wav")
+    with pytest.raises(ConfigError, match="'xx'"):
+        synthesizer.speak("Hello.", language="xx")
+    with pytest.raises(ConfigError, match="--speed"):
+        synthesizer.speak("Hello.", speed=0.0)
+    with pytest.raises(SynthesisError, match="both a reference and speaker"):
+        synthesizer.speak("Hello.", reference=tmp_path / "text.wav", speaker="anna")
+
+
+def test_a_codec_alone_cannot_speak(tmp_path: Path) -> None:
+    folder = make_voice(tmp_path, ["dvae"])
+
+    with pytest.raises(SynthesisError, match="no conditioning"):
+        load_voice(folder)
+
+
+def test_a_voice_with_a_decoder_speaks_at_24_khz(tmp_path: Path) -> None:
+    folder = make_voice(tmp_path, ["conditioning", "gpt", "speaker_encoder", "hifigan"])
+    synthesizer = Synthesizer(folder)
+
+    speech = synthesizer.speak("Hello.", guards=QUICK, sampling=Sampling(temperature=0.9))
+
+    assert speech.sample_rate == 24000
+    assert {word.source for word in speech.words} == {"estimated"}
+    assert synthesizer.codec is None

@@ -1,0 +1,124 @@
+"""Error rates, the table, and judges that are there, missing, or of one's own."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.errors import ConfigError, MissingDependencyError
+from myxtts.evaluation.evaluate import Row, summarise
+from myxtts.evaluation.judges import Judges, add_phone_judge, load_recogniser, refuse_without_judges
+from myxtts.evaluation.page import text_table, write_page
+from myxtts.evaluation.scoring import (
+    ErrorCount,
+    character_errors,
+    edit_distance,
+    nearest,
+    phone_errors,
+    pooled,
+    word_errors,
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "edits"),
+    [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)],
+)
+def test_edit_distance(wanted: str, found: str, edits: int) -> None:
+    assert edit_distance(wanted, found) == edits
+
+
+def test_digits_case_and_punctuation_are_no_errors() -> None:
+    assert word_errors("Four, eight: one!", "4 8 1", "en") == ErrorCount(0, 3)
+    assert word_errors("It's 3 o'clock.", "its three o'clock", "en") == ErrorCount(1, 3)
+
+
+def test_words_written_apart_cost_words_but_no_letters() -> None:
+    assert word_errors("a blackbird sings", "a black bird sings", "en").errors == 2
+    assert character_errors("a blackbird sings", "a black bird sings", "en").errors == 0
+
+
+def test_phones_are_compared_without_stress_and_length() -> None:
+    assert phone_errors("see", ["s", "i"], "en").errors == 0
+
+
+def test_rates_are_over_all_words_together() -> None:
+    assert pooled([ErrorCount(1, 1), None, ErrorCount(0, 9)]) == 0.1
+    assert pooled([None]) is None
+    assert ErrorCount(0, 0).rate is None
+
+
+def test_the_nearest_speaker_is_the_one_of_the_same_direction() -> None:
+    known = {"a": np.array([1.0, 0.0], np.float32), "b": np.array([0.0, 5.0], np.float32)}
+
+    assert nearest(np.array([0.1, 0.2], np.float32), known) == "b"
+
+
+def row(system: str, **facts: object) -> Row:
+    return Row(item="1", system=system, text="<Hi>", language="en", speaker="s", **facts)  # type: ignore[arg-type]
+
+
+def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
+    rows = [
+        row("speech", words=ErrorCount(1, 4), similarity=0.5, right_speaker=True, failure="loop"),
+        row("speech", words=ErrorCount(1, 4), right_speaker=False),
+        row("real clip", words=ErrorCount(0, 4)),
+    ]
+
+    speech, real = summarise(rows)
+
+    assert (speech.word_error, speech.similarity, speech.right_speaker, speech.failures) == (0.25, 0.5, 0.5, 1)
+    assert (real.system, real.naturalness) == ("real clip", None)
+    table = text_table([speech, real]).splitlines()
+    assert len({len(line) for line in table}) == 1
+    assert "25.0 %" in table[1]
+
+
+def test_the_page_escapes_texts_and_says_what_is_missing(tmp_path: Path) -> None:
+    judges = Judges(missing=["naturalness needs distillmos"])
+    rows = [row("speech", heard="high")]
+    write_page(tmp_path / "e.html", "A & B", rows, summarise(rows), judges, tmp_path / "sounds")
+
+    page = (tmp_path / "e.html").read_text(encoding="utf-8")
+    assert "&lt;Hi&gt;" in page
+    assert "naturalness needs distillmos" in page
+    assert "heard: high" in page
+
+
+def test_no_judge_at_all_is_an_error_with_the_cure() -> None:
+    with pytest.raises(MissingDependencyError) as caught:
+        refuse_without_judges(Judges(missing=["words need x"]))
+
+    assert "myxtts[eval]" in caught.value.hint
+
+
+class OwnRecogniser:
+    name = "mine"
+    languages = frozenset({"en"})
+
+    def transcribe(self, wave: np.ndarray, sample_rate: int) -> str:
+        return "hello"
+
+
+def test_a_recogniser_of_ones_own_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("my_asr")
+    module.make = OwnRecogniser  # type: ignore[attr-defined]
+    module.wrong = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "my_asr", module)
+
+    assert load_recogniser("my_asr:make").name == "mine"
+    for wrong in ("my_asr:wrong", "my_asr:none", "no_such_asr:make", "my_asr"):
+        with pytest.raises(ConfigError, match="--asr"):
+            load_recogniser(wrong)
+
+
+def test_a_corpus_without_phonemes_has_no_phone_judge_and_says_so(tmp_path: Path) -> None:
+    judges = Judges()
+    add_phone_judge(judges, tmp_path, tmp_path)
+
+    assert judges.phones is None
+    assert "phonemes.csv" in judges.missing[0]
