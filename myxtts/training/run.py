@@ -27,12 +27,16 @@ from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placeme
 from myxtts.runtime.precision import Precision
 from myxtts.synthesis.voice import load_parts, save_voice
 from myxtts.training.checkpoint import list_checkpoints
-from myxtts.training.recipes import STAGES
+from myxtts.training.recipes import STAGES, stages_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 
 logger = logging.getLogger(__name__)
 
-PARTS_AFTER: dict[Stage, list[str]] = {"codec": ["dvae"], "gpt": ["dvae", "conditioning", "gpt"]}
+PARTS_AFTER: dict[Stage, list[str]] = {
+    "codec": ["dvae"],
+    "gpt": ["dvae", "conditioning", "gpt"],
+    "decoder": ["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"],
+}
 """Parts that speak once a stage is done."""
 
 
@@ -76,7 +80,7 @@ class TrainingRun:
     ) -> None:
         self._plan, self._precision, self._folder, self._events = plan, precision, folder, events
         self._should_stop = should_stop
-        self._events.write("run_start", version=__version__, mode=plan.mode, stages=list(_stages(config)))
+        self._events.write("run_start", version=__version__, mode=plan.mode, stages=list(stages_for(config)))
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=self.tokenizer.size)
@@ -104,7 +108,7 @@ class TrainingRun:
         from myxtts.training.stage_run import StageRun
 
         done: list[Stage] = []
-        for stage in _stages(self.config):
+        for stage in stages_for(self.config):
             self._load_what_it_needs(trainer, stage, done)
             run = StageRun(
                 trainer,
@@ -177,12 +181,6 @@ class TrainingRun:
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
         save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer)
-
-
-def _stages(config: XTTSConfig) -> tuple[Stage, ...]:
-    if config.training.stage is not None:
-        return (config.training.stage,)
-    return tuple(stage for stage in STAGES if stage in PARTS_AFTER)
 
 
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:
