@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from myxtts.training.recipes import StageRecipe
 
-BETA_1 = 0.9
 EPSILON = 1e-8
 
 
@@ -51,7 +50,7 @@ class AdamW:
 
     def factors(self, step: int) -> tf.Tensor:
         """What changes from step to step, as one small tensor: learning rate and the bias corrections."""
-        powers = (BETA_1 ** (step + 1), self._recipe.beta_2 ** (step + 1))
+        powers = (self._recipe.beta_1 ** (step + 1), self._recipe.beta_2 ** (step + 1))
         return tf.constant([learning_rate_at(self._recipe, step), *powers], tf.float32)
 
     def apply(self, gradients: list[Any], factors: tf.Tensor) -> None:
@@ -79,7 +78,7 @@ class AdamW:
             beta1_power=factors[1],
             beta2_power=factors[2],
             lr=rate,
-            beta1=BETA_1,
+            beta1=self._recipe.beta_1,
             beta2=self._recipe.beta_2,
             epsilon=EPSILON,
             grad=gradient,

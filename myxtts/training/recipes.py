@@ -26,32 +26,76 @@ class StageRecipe:
     final_share: float = 0.05
     """Share of the highest learning rate that is left at the end of the cosine."""
     weight_decay: float = 0.01
+    beta_1: float = 0.9
     beta_2: float = 0.98
     clip_norm: float = 1.0
+    """Longest gradient of each player."""
     ema: float = 0.0
     """Decay of the averaged weights; 0 keeps none."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DecoderSettings:
+    """What the decoder stage has beside its recipe."""
+
+    segment_latents: int = 32
+    """Latents of a segment, 46 ms each."""
+    mel_only_steps: int = 0
+    """Steps before the discriminators join: they cost more than half of a step, and teach little until speech is
+    roughly there."""
+    judge_shrink: int = 1
+    """Divides the widths of HiFi-GAN's discriminators."""
+    speaker_seconds: float = 3.0
+    """Longest piece of the reference that the speaker encoder reads in a step."""
+
+
+# HiFi-GAN's optimiser.
+_GAN = StageRecipe(
+    steps=1, batch_size=16, learning_rate=2e-4, weight_decay=0.0, beta_1=0.8, beta_2=0.99, clip_norm=100.0
+)
+
 _TINY: dict[Stage, StageRecipe] = {
     "codec": StageRecipe(steps=1500, batch_size=24, learning_rate=2e-3, warmup_steps=50),
     "gpt": StageRecipe(steps=6000, batch_size=8, learning_rate=1e-3),
-    "decoder": StageRecipe(steps=4000, batch_size=8, learning_rate=2e-4, weight_decay=0.0),
+    "decoder": replace(_GAN, steps=4000, batch_size=8, learning_rate=1e-3),
 }
 _SMALL: dict[Stage, StageRecipe] = {
     "codec": StageRecipe(steps=20_000, batch_size=64, learning_rate=5e-4),
     "gpt": StageRecipe(steps=60_000, batch_seconds=120.0, learning_rate=5e-4, warmup_steps=500),
-    "decoder": StageRecipe(steps=100_000, batch_size=16, learning_rate=2e-4, weight_decay=0.0),
+    "decoder": replace(_GAN, steps=100_000),
 }
 _NORMAL: dict[Stage, StageRecipe] = {
     "codec": StageRecipe(steps=50_000, batch_size=64, learning_rate=3e-4),
     "gpt": StageRecipe(steps=150_000, batch_seconds=160.0, learning_rate=2e-4, warmup_steps=2000, ema=0.999),
-    "decoder": StageRecipe(steps=300_000, batch_size=16, learning_rate=1e-4, weight_decay=0.0),
+    "decoder": replace(_GAN, steps=300_000, learning_rate=1e-4),
 }
 _BIG: dict[Stage, StageRecipe] = {
     **_NORMAL,
     "gpt": replace(_NORMAL["gpt"], learning_rate=5e-5, steps=200_000),
 }
 RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, "normal": _NORMAL, "big": _BIG}
+
+DECODER: dict[str, DecoderSettings] = {
+    "tiny": DecoderSettings(segment_latents=24, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.5),
+    "small": DecoderSettings(mel_only_steps=5000),
+    "normal": DecoderSettings(mel_only_steps=5000),
+    "big": DecoderSettings(mel_only_steps=5000),
+}
+DEFAULT_STAGES: dict[str, tuple[Stage, ...]] = {
+    "tiny": ("codec", "gpt"),
+    "small": STAGES,
+    "normal": STAGES,
+    "big": STAGES,
+}
+"""What runs without --stage. A tiny voice speaks by Griffin-Lim after gpt; on a CPU its decoder is hours of its own,
+for those who ask for it."""
+
+
+def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
+    """The stages of a run, in order."""
+    if config.training.stage is not None:
+        return (config.training.stage,)
+    return DEFAULT_STAGES[config.model.model_size]
 
 
 def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:

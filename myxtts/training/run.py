@@ -32,7 +32,7 @@ from myxtts.runtime.precision import Precision
 from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import load_parts, save_voice
 from myxtts.training.checkpoint import list_checkpoints
-from myxtts.training.recipes import STAGES
+from myxtts.training.recipes import STAGES, stages_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PARTS_AFTER: dict[Stage, list[str]] = {"codec": ["dvae"], "gpt": ["dvae", "conditioning", "gpt"]}
+PARTS_AFTER: dict[Stage, list[str]] = {
+    "codec": ["dvae"],
+    "gpt": ["dvae", "conditioning", "gpt"],
+    "decoder": ["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"],
+}
 """Parts that speak once a stage is done."""
 
 
@@ -95,7 +99,7 @@ class TrainingRun:
         self._known_speakers: list[Speaker] | None = None
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         self._events.write(
-            "run_start", version=__version__, command=command, mode=plan.mode, stages=list(_stages(config))
+            "run_start", version=__version__, command=command, mode=plan.mode, stages=list(stages_for(config))
         )
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
@@ -125,7 +129,7 @@ class TrainingRun:
 
         samples = self._samples(trainer)
         done: list[Stage] = []
-        for stage in _stages(self.config):
+        for stage in stages_for(self.config):
             self._load_what_it_needs(trainer, stage, done)
             run = StageRun(
                 trainer,
@@ -231,12 +235,6 @@ def _alignment_heads(trainer: Any) -> AlignmentHeads:
 
     stage = trainer.current_stage()
     return stage.alignment_heads if isinstance(stage, GPTStage) else ()
-
-
-def _stages(config: XTTSConfig) -> tuple[Stage, ...]:
-    if config.training.stage is not None:
-        return (config.training.stage,)
-    return tuple(stage for stage in STAGES if stage in PARTS_AFTER)
 
 
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:

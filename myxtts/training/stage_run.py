@@ -23,17 +23,16 @@ from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.leaks import detect_memory_leak
 from myxtts.runtime.memory import current_memory_mb, memory_of_plan
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
+from myxtts.runtime.strategy import get_device_context
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from myxtts.training.sources import DrawnBatches, size_of
-from myxtts.training.steps.codec import CodecStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
 logger = logging.getLogger(__name__)
 
 VALIDATION_BATCHES = 8
-SCALE_BATCHES = 8
 CHECK_EVERY = 100
 LEAK_WINDOW = 2000
 
@@ -125,9 +124,11 @@ class StageRun:
             logger.info("Stage %s continues at step %d of %d", self.stage, checkpoint.step, self.total_steps)
             return
         stage = self.trainer.current_stage()
-        if isinstance(stage, CodecStage):
+        if stage.first_batches:
             sample = self._source(self._train)
-            stage.fit_mel_scale([stage.process(next(sample)) for _ in range(SCALE_BATCHES)])
+            with get_device_context(self.trainer.plan.producer_device):
+                seen = [stage.process(next(sample)) for _ in range(stage.first_batches)]
+            stage.fit_to(seen)
             sample.close()
 
     def _pipeline(self, source: DrawnBatches) -> PipelineBase:

@@ -8,19 +8,45 @@ import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
+from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
+from myxtts.models.gpt import GPT
+from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
+from myxtts.training.recipes import DECODER
 from myxtts.training.steps.codec import CodecStage
+from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.steps.stage import TrainingStage
 
 
-def make_stage(stage: Stage, config: XTTSConfig, model: XTTS, plan: DevicePlan) -> TrainingStage:
-    """Call it outside any strategy's scope: frozen copies must not be mirrored."""
+def make_stage(
+    stage: Stage,
+    config: XTTSConfig,
+    model: XTTS,
+    plan: DevicePlan,
+    *,
+    pretrained: frozenset[str] = frozenset(),
+) -> TrainingStage:
+    """Call it outside any strategy's scope: frozen copies must not be mirrored.
+
+    A speaker encoder among the `pretrained` parts stays as it is in stage decoder.
+    """
     if stage == "codec":
         return CodecStage(model.dvae)
-    return GPTStage(model.gpt, model.conditioning, frozen_copy(model.dvae, DVAE, config, plan))
+    dvae = frozen_copy(model.dvae, DVAE, config, plan)
+    if stage == "gpt":
+        return GPTStage(model.gpt, model.conditioning, dvae)
+    frozen = FrozenParts(
+        dvae=dvae,
+        conditioning=frozen_copy(model.conditioning, Conditioning, config, plan),
+        gpt=frozen_copy(model.gpt, GPT, config, plan),
+        speaker_encoder=frozen_copy(model.speaker_encoder, SpeakerEncoder, config, plan)
+        if "speaker_encoder" in pretrained
+        else None,
+    )
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, DECODER[config.model.model_size])
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:

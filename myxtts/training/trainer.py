@@ -2,13 +2,15 @@
 
 `XTTSTrainer` learns from batches that are already on the model's device(s); `myxtts.training.stage_run` brings them,
 saves, validates and reports. One step is `grad_accum` batches: gradients are summed over replicas, averaged over the
-batches, clipped by their global norm and applied; a step whose gradient is not finite changes nothing and is counted.
+batches, clipped by each player's global norm and applied; a step whose gradient is not finite changes nothing and is
+counted.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +30,7 @@ from myxtts.training.checkpoint import Checkpoint, load_checkpoint
 from myxtts.training.optim import AdamW, sum_over_replicas
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.stages import make_stage
-from myxtts.training.steps.stage import Tensors, TrainingStage
+from myxtts.training.steps.stage import Objective, Tensors, TrainingStage
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +66,8 @@ class XTTSTrainer:
         self.step_number = 0
         self.skipped_steps = 0
         self._skipped_in_a_row = 0
+        self.pretrained_parts: frozenset[str] = frozenset()
+        """Parts whose weights came with a published voice; set it before a stage that should leave them as they are."""
         self.stage: TrainingStage | None = None
         self.recipe: StageRecipe | None = None
         self.optimizer: AdamW | None = None
@@ -84,8 +88,9 @@ class XTTSTrainer:
     def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
         self.recipe = recipe if recipe is not None else recipe_for(self.config, stage)
-        self.stage = make_stage(stage, self.config, self.model, self.plan)
+        self.stage = make_stage(stage, self.config, self.model, self.plan, pretrained=self.pretrained_parts)
         with self.strategy.scope(), self._model_scope():
+            self.stage.build()
             self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
         self.step_number = self.skipped_steps = self._skipped_in_a_row = 0
         self._compile()
@@ -119,6 +124,8 @@ class XTTSTrainer:
 
     def learn(self, batches: Sequence[DeviceBatch]) -> StepResult:
         """One optimiser step from `grad_accum` batches that are on the model's device(s)."""
+        if self.current_stage().begin_step(self.step_number):
+            self._compile()
         step = tf.constant(self.step_number, tf.int64)
         total, passes = None, []
         try:
@@ -169,15 +176,24 @@ class XTTSTrainer:
 
     def _value_and_gradients(
         self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
-        """Weighted terms, figures, gradients and aftermath of one replica; `shares` are of the global counts."""
-        stage = self.current_stage()
-        variables = [v.value for v in stage.trainable_variables]
-        with tf.GradientTape() as tape:
-            objective = stage.objective(batch, seed=seed, step=step)
-            terms = {name: term.weight * term.mean * shares[name] for name, term in objective.terms.items()}
-            loss = tf.add_n(list(terms.values()))
-        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    ) -> tuple[dict[str, dict[str, tf.Tensor]], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
+        """Each player's weighted terms, figures, all players' gradients in a row, and the aftermath of one replica.
+
+        `shares` are of the global counts.
+        """
+        players = self.current_stage().players
+        with tf.GradientTape(persistent=len(players) > 1) as tape:
+            objective = self.current_stage().objective(batch, seed=seed, step=step)
+            terms = _weighted(objective, shares, players)
+            losses = {player: tf.add_n(list(own.values())) for player, own in terms.items() if own}
+        gradients: list[tf.Tensor] = []
+        for player, variables in players.items():
+            targets = [v.value for v in variables]
+            if player in losses:
+                zero = tf.UnconnectedGradients.ZERO
+                gradients += tape.gradient(losses[player], targets, unconnected_gradients=zero)
+            else:
+                gradients += [tf.zeros_like(target) for target in targets]
         return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.aftermath
 
     def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor) -> Any:
@@ -185,12 +201,12 @@ class XTTSTrainer:
             seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
             shares = self._shares(batch)
             terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step)
-            names = list(terms)
-            reduced = sum_over_replicas([*gradients, *(terms[name] for name in names)])
-            gradients, summed = reduced[: len(gradients)], dict(zip(names, reduced[len(gradients) :], strict=True))
+            flat = {name: value for own in terms.values() for name, value in own.items()}
+            reduced = sum_over_replicas([*gradients, *flat.values()])
+            gradients, summed = reduced[: len(gradients)], dict(zip(flat, reduced[len(gradients) :], strict=True))
             return {
                 "gradients": gradients,
-                "loss": tf.add_n(list(summed.values())),
+                "loss": tf.add_n([summed[name] for name in _first_of(terms)]),
                 "figures": {**summed, **figures},
                 "aftermath": aftermath,
             }
@@ -201,9 +217,12 @@ class XTTSTrainer:
         recipe, optimizer = self.recipe, self.optimizer
         assert recipe is not None
         assert optimizer is not None
+        sizes = [len(variables) for variables in self.current_stage().players.values()]
 
         def clipped(total: list[tf.Tensor], scale: tf.Tensor) -> list[tf.Tensor]:
-            return list(tf.clip_by_global_norm([gradient * scale for gradient in total], recipe.clip_norm)[0])
+            remaining = iter([gradient * scale for gradient in total])
+            own = [list(itertools.islice(remaining, size)) for size in sizes]
+            return [g for gradients in own for g in tf.clip_by_global_norm(gradients, recipe.clip_norm)[0]]
 
         optimizer.apply(self.strategy.run(clipped, args=(total, scale)), factors)
 
@@ -230,12 +249,13 @@ class XTTSTrainer:
     def _distributed_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
         def replica(batch: Tensors, step: tf.Tensor) -> dict[str, tf.Tensor]:
             shares = self._shares(batch)
-            objective = self.current_stage().objective(batch, seed=None, step=step)
-            names = list(objective.terms)
-            summed = sum_over_replicas(
-                [objective.terms[name].weight * objective.terms[name].mean * shares[name] for name in names]
-            )
-            return {"loss": tf.add_n(summed), **dict(zip(names, summed, strict=True)), **objective.figures}
+            stage = self.current_stage()
+            objective = stage.objective(batch, seed=None, step=step)
+            terms = _weighted(objective, shares, stage.players)
+            flat = {name: value for own in terms.values() for name, value in own.items()}
+            summed = dict(zip(flat, sum_over_replicas(list(flat.values())), strict=True))
+            loss = tf.add_n([summed[name] for name in _first_of(terms)])
+            return {"loss": loss, **summed, **objective.figures}
 
         return self.strategy.run(replica, args=(batch, step))
 
@@ -316,6 +336,23 @@ def out_of_memory(error: Exception, batches: Sequence[DeviceBatch], plan: Device
         + ("raise --model-gpu-memory, " if limit is not None else "")
         + "or lower --max-clip-seconds",
     )
+
+
+def _weighted(objective: Objective, shares: Tensors, players: Mapping[str, Any]) -> dict[str, dict[str, tf.Tensor]]:
+    """For each player its terms by name, each times its weight and this replica's share of its positions."""
+    return {
+        player: {
+            name: term.weight * term.mean * shares[name]
+            for name, term in objective.terms.items()
+            if term.player == player
+        }
+        for player in players
+    }
+
+
+def _first_of(terms: Mapping[str, dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
+    """The terms that make the stage's loss: those of its first player."""
+    return next(iter(terms.values()))
 
 
 def _replica_number() -> Any:

@@ -18,12 +18,14 @@ BYPASS_STEPS = 150
 """Steps in which the decoder sees the latents themselves: a codebook is useless until the latents mean something."""
 COLLAPSE_CHECK_STEP = 400
 COLLAPSED_USAGE = 0.05
+SCALE_BATCHES = 8
 
 
 class CodecStage(TrainingStage):
     """DVAE from random segments; the mel's scale per channel is measured on the first batches."""
 
     name = "codec"
+    first_batches = SCALE_BATCHES
 
     def __init__(self, dvae: DVAE) -> None:
         self.dvae = dvae
@@ -41,8 +43,8 @@ class CodecStage(TrainingStage):
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
         return {"mel": mel, "mel_lengths": mel_lengths}
 
-    def fit_mel_scale(self, batches: list[Tensors]) -> None:
-        """Set the DVAE's shift and scale from some processed batches; done once, before the first step."""
+    def fit_to(self, batches: list[Tensors]) -> None:
+        """Set the DVAE's shift and scale."""
         mel = tf.concat([batch["mel"] for batch in batches], 0)
         lengths = tf.concat([batch["mel_lengths"] for batch in batches], 0)
         self.dvae.set_mel_stats(*(stat.numpy() for stat in measure_mel_stats(mel, lengths)))

@@ -2,6 +2,9 @@
 
 A loss term is a mean over some positions of a replica's batch; `counts` says over how many. The trainer weighs the
 means by their counts over all replicas, so that a batch split over devices gives the gradient of the whole batch.
+
+Where parts learn against each other a stage has several players: each has variables of its own and learns from the
+terms that name it. The first player is the one that the stage is for; the stage's loss is the sum of its terms.
 """
 
 from __future__ import annotations
@@ -17,11 +20,16 @@ from myxtts.config.training import Stage as StageName
 Tensors = Mapping[str, Any]
 
 
+MODEL = "model"
+"""The only player of most stages."""
+
+
 class LossTerm(NamedTuple):
-    """A mean over this replica's positions, and its weight in the loss."""
+    """A mean over this replica's positions, its weight in the loss, and who learns from it."""
 
     mean: tf.Tensor
     weight: Any = 1.0
+    player: str = MODEL
 
 
 class Objective(NamedTuple):
@@ -36,11 +44,28 @@ class TrainingStage(abc.ABC):
     """One stage over one model. `process` runs on the data device, everything else on the model's."""
 
     name: StageName
+    first_batches: int = 0
+    """Processed batches that `fit_to` wants to see before the first step."""
 
     @property
     @abc.abstractmethod
     def layers(self) -> dict[str, Any]:
-        """The layers that this stage trains, by name: what is checkpointed and published."""
+        """The layers that this stage trains, by name: what is checkpointed."""
+
+    @property
+    def players(self) -> dict[str, list[Any]]:
+        """The variables of each player, the stage's own first; no variable has two players."""
+        return {MODEL: [v for layer in self.layers.values() for v in layer.trainable_variables]}
+
+    def build(self) -> None:  # noqa: B027
+        """Make what only training needs; called once, under the strategy's scope and the model's device."""
+
+    def fit_to(self, batches: list[Tensors]) -> None:  # noqa: B027
+        """Measure on `first_batches` batches what learning starts from; not called when a run is resumed."""
+
+    def begin_step(self, step: int) -> bool:
+        """Called before each step; true where the objective is another one from here on and must be compiled anew."""
+        return False
 
     @abc.abstractmethod
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
@@ -66,7 +91,7 @@ class TrainingStage(abc.ABC):
 
     @property
     def trainable_variables(self) -> list[Any]:
-        return [v for layer in self.layers.values() for v in layer.trainable_variables]
+        return [v for variables in self.players.values() for v in variables]
 
     @property
     def variables(self) -> dict[str, Any]:

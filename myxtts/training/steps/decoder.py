@@ -1,0 +1,238 @@
+"""Stage `decoder`: HiFi-GAN learns to turn the frozen GPT's latents into the clip's wave, against its discriminators.
+
+The producer runs everything up to the latents (DVAE codes, conditioning, teacher-forced GPT) and cuts a segment of them
+with the wave that it stands for. Latent i is the hidden state that predicts code i, as `Generator` gives it out when
+speaking, and covers 1024 samples at 22.05 kHz from sample 1024 i on.
+
+Shapes: B clips, N latents of a segment, D width of a latent, S samples, V width of the speaker vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import soxr
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from myxtts.audio.mel import CONDITIONING_MEL, HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
+from myxtts.errors import TrainingError
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.discriminators import (
+    FEATURE_WEIGHT,
+    MEL_WEIGHT,
+    Discriminators,
+    adversarial_loss,
+    discriminator_loss,
+    feature_loss,
+)
+from myxtts.models.dvae import DVAE, FRAMES_PER_CODE, code_lengths
+from myxtts.models.gpt import GPT
+from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN, samples_of
+from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
+from myxtts.models.speaker_encoder import SpeakerEncoder
+from myxtts.training.recipes import DecoderSettings
+from myxtts.training.steps.stage import MODEL, LossTerm, Objective, Tensors, TrainingStage
+
+JUDGES = "judges"
+LATENT_SAMPLES = FRAMES_PER_CODE * HOP
+MARGIN_SAMPLES = 8 * 147
+"""Sound around a segment that the resampler sees. 147 samples at 22.05 kHz are 160 at 24 kHz, so it is cut off again
+without a fraction of a sample."""
+MARGIN_OUTPUT_SAMPLES = 8 * 160
+LOSS_MEL = MelSettings(sample_rate=OUTPUT_SAMPLE_RATE, f_max_hz=OUTPUT_SAMPLE_RATE / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenParts:
+    """What the producer computes with, on its device."""
+
+    dvae: DVAE
+    conditioning: Conditioning
+    gpt: GPT
+    speaker_encoder: SpeakerEncoder | None
+    """Only where a pretrained one must stay as it is; without it, the stage trains its own."""
+
+
+class DecoderStage(TrainingStage):
+    """HiFi-GAN, and the speaker encoder unless it is frozen, against discriminators that speaking never needs."""
+
+    name = "decoder"
+
+    def __init__(
+        self, hifigan: HiFiGAN, speaker_encoder: SpeakerEncoder, frozen: FrozenParts, settings: DecoderSettings
+    ) -> None:
+        self.hifigan, self.speaker_encoder, self.settings = hifigan, speaker_encoder, settings
+        self._frozen = frozen
+        self._judged = settings.mel_only_steps == 0
+        self.first_batches = 0 if frozen.speaker_encoder is not None else 4
+        self._mel = MelSpectrogram()
+        self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL)
+        self._loss_mel = MelSpectrogram(LOSS_MEL, whole=True)
+        self._encode = tf.function(self._latent_segments, autograph=False, reduce_retracing=True)
+        self._speaker_vectors = tf.function(self._frozen_vectors, autograph=False, reduce_retracing=True)
+
+    def build(self) -> None:
+        self.judges = Discriminators(self.settings.judge_shrink)
+        self.judges.build()
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        return {"hifigan": self.hifigan, "speaker_encoder": self.speaker_encoder, JUDGES: self.judges}
+
+    @property
+    def players(self) -> dict[str, list[Any]]:
+        made_by = [self.hifigan] if self._frozen.speaker_encoder is not None else [self.hifigan, self.speaker_encoder]
+        return {
+            MODEL: [v for layer in made_by for v in layer.trainable_variables],
+            JUDGES: list(self.judges.trainable_variables),
+        }
+
+    # The producer's half
+
+    def process(self, host_batch: Mapping[str, Any]) -> Tensors:
+        wave_BS, lengths_B = np.asarray(host_batch["wave"]), np.asarray(host_batch["wave_lengths"])
+        count = self.settings.segment_latents
+        starts_B = segment_starts(lengths_B, np.asarray(host_batch["draw"]), count)
+        speaker_BS, speaker_lengths_B = speaker_waves(
+            host_batch["reference"], host_batch["reference_lengths"], self.settings.speaker_seconds
+        )
+        batch = {
+            "latents": self._encode(
+                *(tf.constant(host_batch[name]) for name in ("text", "text_lengths", "wave", "wave_lengths")),
+                *(tf.constant(host_batch[name]) for name in ("reference", "reference_lengths")),
+                tf.constant(starts_B),
+            ),
+            "wave": tf.constant(target_segments(wave_BS, lengths_B, starts_B, count)),
+        }
+        if self._frozen.speaker_encoder is not None:
+            return {**batch, "speaker": self._speaker_vectors(tf.constant(speaker_BS), tf.constant(speaker_lengths_B))}
+        return {**batch, "speaker_wave": tf.constant(speaker_BS), "speaker_lengths": tf.constant(speaker_lengths_B)}
+
+    def _latent_segments(
+        self,
+        text_BU: tf.Tensor,
+        text_lengths_B: tf.Tensor,
+        wave_BS: tf.Tensor,
+        lengths_B: tf.Tensor,
+        reference_BS: tf.Tensor,
+        reference_lengths_B: tf.Tensor,
+        starts_B: tf.Tensor,
+    ) -> tf.Tensor:
+        """Latents [B, N, D] from each clip's start on; zeros beyond its end, where the target is silence."""
+        parts = self._frozen
+        codes_BT, code_lengths_B = parts.dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))
+        voice_BLD = parts.conditioning(*self._conditioning_mel.log_mel(reference_BS, reference_lengths_B))
+        output = parts.gpt(voice_BLD, text_BU, text_lengths_B, codes_BT, code_lengths_B)
+        place_BN = starts_B[:, None] + tf.range(self.settings.segment_latents)[None]
+        inside_BN1 = (place_BN < code_lengths_B[:, None])[:, :, None]
+        last = tf.shape(output.latents_BTD)[1] - 1
+        segment_BND = tf.gather(output.latents_BTD, tf.minimum(place_BN, last), batch_dims=1)
+        return tf.where(inside_BN1, tf.cast(segment_BND, tf.float32), 0.0)
+
+    def _frozen_vectors(self, wave_BS: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+        assert self._frozen.speaker_encoder is not None
+        return self._frozen.speaker_encoder(wave_BS, lengths_B)
+
+    def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
+        raise TrainingError(
+            "stage decoder learns waves, and a train step from mels has none",
+            hint="give `learn` the batches that the stage's `process` makes, or train stage codec or gpt from mels",
+        )
+
+    # The consumer's half
+
+    def fit_to(self, batches: list[Tensors]) -> None:
+        """Measure the speaker encoder's batch norms, once: held fixed, they are the same for one clip as for many."""
+        waves_BS = np.concatenate([batch["speaker_wave"].numpy() for batch in batches])
+        lengths_B = np.concatenate([batch["speaker_lengths"].numpy() for batch in batches])
+        measure_batch_norms(self.speaker_encoder, waves_BS, lengths_B)
+
+    def begin_step(self, step: int) -> bool:
+        judged = step >= self.settings.mel_only_steps
+        changed, self._judged = judged != self._judged, judged
+        return changed
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        rows = tf.cast(tf.shape(batch["wave"])[0], tf.float32)
+        return dict.fromkeys(("mel", "adversarial", "features", "judges"), rows)
+
+    def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
+        """Held out (no `seed`), the mel's distance alone: what judges say changes as they learn."""
+        real_BS = batch["wave"]
+        if "speaker" in batch:
+            speaker_BV = batch["speaker"]
+        else:
+            speaker_BV = self.speaker_encoder(batch["speaker_wave"], batch["speaker_lengths"])
+        made_BS = self.hifigan(batch["latents"], speaker_BV, training=True)
+        mel = tf.reduce_mean(tf.abs(self._log_mel(real_BS) - self._log_mel(made_BS)))
+        terms = {"mel": LossTerm(mel, MEL_WEIGHT)}
+        if self._judged and seed is not None:
+            # One look at the made wave serves both: each player's gradient is taken for its own variables only.
+            real, made = self.judges(real_BS), self.judges(made_BS)
+            terms["adversarial"] = LossTerm(adversarial_loss(made))
+            terms["features"] = LossTerm(feature_loss(real, made), FEATURE_WEIGHT)
+            terms["judges"] = LossTerm(discriminator_loss(real, made), player=JUDGES)
+        return Objective(terms, {"mel_distance": mel}, {})
+
+    def _log_mel(self, wave_BS: tf.Tensor) -> tf.Tensor:
+        return self._loss_mel.log_mel(wave_BS, tf.fill([tf.shape(wave_BS)[0]], tf.shape(wave_BS)[1]))[0]
+
+
+def segment_starts(wave_lengths_B: NDArray[Any], draw_B: NDArray[Any], count: int) -> NDArray[np.int32]:
+    """The first latent of each clip's segment, at the place that `draw` (0 to 1) says; 0 for clips that are shorter."""
+    latents_B = code_lengths(frame_count(np.asarray(wave_lengths_B)))
+    room_B = np.maximum(latents_B - count, 0)
+    return np.minimum((room_B + 1) * draw_B, room_B).astype(np.int32)
+
+
+def target_segments(
+    wave_BS: NDArray[Any], lengths_B: NDArray[Any], starts_B: NDArray[Any], count: int
+) -> NDArray[np.float32]:
+    """The waves at 24 kHz of `count` latents from `starts_B` on, sample 0 exactly at latent `start`; silence behind."""
+    made = samples_of(count)
+    targets_BS = np.zeros((len(starts_B), made), np.float32)
+    for row, (start, length) in enumerate(zip(starts_B, lengths_B, strict=True)):
+        first = int(start) * LATENT_SAMPLES - MARGIN_SAMPLES
+        piece = np.zeros(count * LATENT_SAMPLES + 2 * MARGIN_SAMPLES, np.float32)
+        begin, end = max(first, 0), min(first + len(piece), int(length))
+        if end > begin:
+            piece[begin - first : end - first] = _as_float(wave_BS[row, begin:end])
+        resampled = soxr.resample(piece, SAMPLE_RATE, OUTPUT_SAMPLE_RATE)
+        targets_BS[row] = resampled[MARGIN_OUTPUT_SAMPLES : MARGIN_OUTPUT_SAMPLES + made]
+    return targets_BS
+
+
+def speaker_waves(reference_BS: Any, lengths_B: Any, longest_s: float) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """The references as the speaker encoder reads them: 16 kHz, the first `longest_s` seconds, zeros behind."""
+    pieces = [
+        soxr.resample(_as_float(wave_S[: min(int(length), int(longest_s * SAMPLE_RATE))]), SAMPLE_RATE, SPEAKER_RATE)
+        for wave_S, length in zip(np.asarray(reference_BS), np.asarray(lengths_B), strict=True)
+    ]
+    waves_BS = np.zeros((len(pieces), int(longest_s * SPEAKER_RATE) + 1), np.float32)
+    for row, piece in enumerate(pieces):
+        waves_BS[row, : len(piece)] = piece
+    return waves_BS, np.array([len(piece) for piece in pieces], np.int32)
+
+
+def measure_batch_norms(encoder: SpeakerEncoder, waves_BS: NDArray[Any], lengths_B: NDArray[Any]) -> None:
+    """Give every batch norm of the encoder the mean and variance that it sees on these waves."""
+    norms = [layer for layer in encoder._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
+    before = [norm.momentum for norm in norms]
+    try:
+        for norm in norms:
+            norm.momentum = 0.0
+        encoder(tf.constant(waves_BS), tf.constant(lengths_B), training=True)
+    finally:
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum
+
+
+def _as_float(wave_S: NDArray[Any]) -> NDArray[np.float32]:
+    if wave_S.dtype == np.int16:
+        return wave_S.astype(np.float32) / 32768.0
+    return np.asarray(wave_S, np.float32)
