@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,14 +71,13 @@ class DemoOptions:
 def main(argv: list[str]) -> int:
     options = parse_options(DemoOptions, argv, command="demo")
     if options.quick:
-        options = DemoOptions(
-            folder=options.folder,
+        options = replace(
+            options,
             minutes=min(options.minutes, 3.0),
             corpus_minutes=min(options.corpus_minutes, 1.5),
             voices=min(options.voices, 2),
             sentences=min(options.sentences, 2),
             max_steps=options.max_steps or 4,
-            seed=options.seed,
         )
     began = time.monotonic()
     setup_logging(logging.WARNING)

@@ -63,6 +63,14 @@ def read_voice_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder / TOKENIZER_FILE)
 
 
+def voice_facts(folder: Path) -> dict[str, Any]:
+    """What `save_voice` was told beside the weights; empty where there is no voice yet."""
+    if not (folder / MANIFEST_FILE).is_file():
+        return {}
+    facts: dict[str, Any] = read_manifest(folder)["metadata"]
+    return facts
+
+
 def voice_parts(manifest: Mapping[str, Any]) -> list[str]:
     """The parts that a folder has; those of an import are known by their weights."""
     named: list[str] | None = manifest["metadata"].get("parts")

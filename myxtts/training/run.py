@@ -30,7 +30,7 @@ from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.runtime.precision import Precision
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import load_parts, save_voice
+from myxtts.synthesis.voice import load_parts, save_voice, voice_facts
 from myxtts.training.checkpoint import list_checkpoints
 from myxtts.training.recipes import STAGES, stages_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
@@ -205,7 +205,7 @@ class TrainingRun:
         from myxtts.training.publishing import facts_of
 
         save_speakers(self._folder.voice, self._speakers())
-        facts = facts_of(self._train.prepared, self._train.clips, self.config, _alignment_heads(trainer))
+        facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
         save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer, facts)
 
     def _speakers(self) -> list[Speaker]:
@@ -226,15 +226,17 @@ class TrainingRun:
         maker = SampleMaker(
             trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
         )
-        return lambda stage, step: maker.make(stage, step, _alignment_heads(trainer))
+        return lambda stage, step: maker.make(stage, step, PARTS_AFTER[stage], self._alignment_heads(trainer))
 
+    def _alignment_heads(self, trainer: Any) -> AlignmentHeads:
+        """Heads that were taught where the speech is in the text; read when speaking, for timings and guards."""
+        from myxtts.training.steps.gpt import GPTStage
 
-def _alignment_heads(trainer: Any) -> AlignmentHeads:
-    """The heads that the stage at hand guides; read when speaking, for timings and guards."""
-    from myxtts.training.steps.gpt import GPTStage
-
-    stage = trainer.current_stage()
-    return stage.alignment_heads if isinstance(stage, GPTStage) else ()
+        stage = trainer.current_stage()
+        if isinstance(stage, GPTStage):
+            return stage.alignment_heads
+        # A later stage leaves the GPT as it is, and with it what its voice says of the heads.
+        return voice_facts(self._folder.voice).get("alignment_heads", ()) if stage.name == "decoder" else ()
 
 
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:

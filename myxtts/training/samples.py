@@ -18,6 +18,7 @@ from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.training import Stage
 from myxtts.data.records import ClipRecord
 from myxtts.errors import MyXTTSError
+from myxtts.models.gpt import AlignmentHeads
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.synthesis.decoding import CodecDecoder
@@ -49,10 +50,11 @@ class SampleMaker:
         self._synthesizer: Synthesizer | None = None
         self._codec: CodecDecoder | None = None
 
-    def make(self, stage: Stage, step: int, alignment_heads: Any = ()) -> None:
+    def make(self, stage: Stage, step: int, parts: Sequence[str], alignment_heads: AlignmentHeads = ()) -> None:
+        """`parts` are those that the stage leaves trained."""
         for number, clip in enumerate(self._clips):
             try:
-                wave, rate = self._sample(stage, clip, alignment_heads)
+                wave, rate = self._sample(stage, clip, parts, alignment_heads)
                 name = f"{stage}-{step:07d}-{number + 1}"
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -66,14 +68,17 @@ class SampleMaker:
             if self._board is not None:
                 self._board.audio(f"{stage}/sample_{number + 1}", wave, rate, step)
 
-    def _sample(self, stage: Stage, clip: ClipRecord, alignment_heads: Any) -> tuple[np.ndarray, int]:
+    def _sample(
+        self, stage: Stage, clip: ClipRecord, parts: Sequence[str], alignment_heads: AlignmentHeads
+    ) -> tuple[np.ndarray, int]:
         if stage == "codec":
             if self._codec is None:
                 self._codec = CodecDecoder(self._trainer.model.dvae)
             with tf.device(self._trainer.model_device):
                 return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
-        if self._synthesizer is None:
-            self._synthesizer = Synthesizer(self._voice(alignment_heads), device=self._trainer.model_device)
+        if self._synthesizer is None or self._synthesizer.voice.names != tuple(parts):
+            voice = self._voice(tuple(parts), alignment_heads)
+            self._synthesizer = Synthesizer(voice, device=self._trainer.model_device)
         speech = self._synthesizer.speak(
             clip.text,
             # The weights change, so latents are made anew: a saved reference would be of an older model.
@@ -89,15 +94,15 @@ class SampleMaker:
         wave = clip.wave if speaker is None else speaker.wave
         return np.asarray(wave, np.float32) / 32768.0
 
-    def _voice(self, alignment_heads: Any) -> Voice:
+    def _voice(self, parts: tuple[str, ...], alignment_heads: AlignmentHeads) -> Voice:
         return Voice(
             parts=self._trainer.model,
-            names=("dvae", "conditioning", "gpt"),
+            names=parts,
             config=self._trainer.config,
             tokenizer=self._tokenizer,
             digest="",
             speakers=self._speakers,
             longest_tokens=self._trainer.config.model.max_text_tokens,
             reference_seconds=reference_seconds(self._trainer.config),
-            alignment_heads=tuple(alignment_heads),
+            alignment_heads=tuple((layer, head) for layer, head in alignment_heads),
         )
