@@ -1,4 +1,4 @@
-"""A voice of random weights speaks: every awkward text ends, seeds repeat, streams and files agree, errors are clear."""
+"""A voice of random weights speaks: awkward texts end, seeds repeat, streams and files agree, errors are clear."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_spoken_is_refused_with_a_way_out(synthesizer: Synthesize
     (tmp_path / "text.wav").write_text("this is no sound")
     with pytest.raises(SynthesisError, match="not audio"):
         synthesizer.speak("Hello.", reference=tmp_path / "text.wav")
-    with pytest.raises(SynthesisError, match="is not there|No such file"):
+    with pytest.raises(SynthesisError, match=r"is not there|No such file"):
         synthesizer.speak("Hello.", reference=tmp_path / "nothing.wav")
     with pytest.raises(ConfigError, match="'xx'"):
         synthesizer.speak("Hello.", language="xx")

@@ -173,7 +173,7 @@ def test_a_voice_without_speakers_asks_for_a_reference(tmp_path: Path) -> None:
 def test_silence_noise_of_a_moment_and_missing_files_are_no_references(tmp_path: Path) -> None:
     with pytest.raises(SynthesisError, match="only silence"):
         checked_reference(np.zeros(RATE, np.float32), "quiet.wav")
-    with pytest.raises(SynthesisError, match="needs at least 0.5 s"):
+    with pytest.raises(SynthesisError, match="needs at least"):
         checked_reference(tone(0.2), "short.wav")
     with pytest.raises(SynthesisError, match=r"reference .*missing\.wav"):
         read_reference(tmp_path / "missing.wav")
