@@ -3,7 +3,7 @@
     python tools/speak_and_score.py RUN CORPUS OUT [--seed N] [--real]
 
 Writes OUT/*.wav and OUT/scores.json: phone error of sentences and digits for each language, how many did not stop, and
-the floors beside it (real held-out clips, and the same through the codec). The recogniser is `myxtts.evaluation.phones`.
+the floors beside it: real held-out clips, and the same through the codec. `myxtts.evaluation.phones` recognises.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Voice:
 def judge(voice: Voice, recogniser: Any, language: str, kind: Any, arguments: Any) -> dict[str, Any]:
     from myxtts.audio.io import write_audio
     from myxtts.data.demo_texts import heldout_texts
-    from myxtts.evaluation.phones import phone_error, phones_of
+    from myxtts.evaluation.phones import phones_of
+    from myxtts.models.ctc_paths import error_rate
     from myxtts.text.normalise import normalise
     from myxtts.text.phonemes import phonemes_of_many
 
@@ -121,7 +122,7 @@ def judge(voice: Voice, recogniser: Any, language: str, kind: Any, arguments: An
             lines.append(f"{name}|{text}")
     (arguments.out / f"{language}-{kind}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return {
-        "phone_error": round(phone_error(wanted, heard), 4),
+        "phone_error": round(error_rate(wanted, heard), 4),
         "texts": len(texts),
         "not_stopped": unstopped,
         "cpu_s": round(time.process_time() - started, 1),
@@ -131,7 +132,8 @@ def judge(voice: Voice, recogniser: Any, language: str, kind: Any, arguments: An
 def floors(voice: Voice, recogniser: Any, corpus: Path, out: Path) -> dict[str, Any]:
     from myxtts.audio.io import read_audio, write_audio
     from myxtts.audio.mel import MelSpectrogram
-    from myxtts.evaluation.phones import is_held_out_number, phone_error, phones_of, read_phoneme_corpus
+    from myxtts.evaluation.phones import is_held_out_number, phones_of, read_phoneme_corpus
+    from myxtts.models.ctc_paths import error_rate
 
     clips = [clip for number, clip in enumerate(read_phoneme_corpus(corpus)) if is_held_out_number(number)]
     mel = MelSpectrogram()
@@ -150,7 +152,7 @@ def floors(voice: Voice, recogniser: Any, corpus: Path, out: Path) -> dict[str, 
 
     def error(heard: list[list[str]], mask: Any) -> float:
         return round(
-            phone_error(*zip(*[(w, h) for w, h, m in zip(wanted, heard, mask, strict=True) if m], strict=True)), 4
+            error_rate(*zip(*[(w, h) for w, h, m in zip(wanted, heard, mask, strict=True) if m], strict=True)), 4
         )
 
     return {

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.errors import DataError
-from myxtts.models.aligner import CTCNetwork, Labelled, edit_distance, fit, greedy_labels, seeded, steps_of
+from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
+from myxtts.models.ctc_paths import error_rate, greedy_labels
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +44,6 @@ class SpokenClip(NamedTuple):
 def phones_of(ipa: str) -> list[str]:
     """The sounds of an IPA text: letters without marks, spaces and punctuation."""
     return [sign for sign in ipa if unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt")]
-
-
-def phone_error(wanted: Sequence[Sequence[str]], heard: Sequence[Sequence[str]]) -> float:
-    """Insertions, deletions and substitutions for each wanted phone, over all clips."""
-    edits = sum(edit_distance(w, h) for w, h in zip(wanted, heard, strict=True))
-    return edits / max(1, sum(len(w) for w in wanted))
 
 
 def read_phoneme_corpus(folder: str | Path) -> list[SpokenClip]:
@@ -95,7 +90,7 @@ class PhoneRecogniser:
 
     def error(self, clips: Sequence[SpokenClip]) -> float:
         """Phone error on recordings."""
-        return phone_error([phones_of(c.ipa) for c in clips], self.hear([read_audio(c.path) for c in clips]))
+        return error_rate([phones_of(c.ipa) for c in clips], self.hear([read_audio(c.path) for c in clips]))
 
     def _mel_of(self, wave: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         samples = np.asarray(wave, np.float32)

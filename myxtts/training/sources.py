@@ -1,7 +1,8 @@
 """What the stages need beside the planned batches: a draw for every clip, a reference clip of the same speaker, and
 which token is spoken when.
 
-Draws and references are functions of (seed, epoch, position), so a resumed run draws what an uninterrupted one would have drawn.
+Draws and references are functions of (seed, epoch, position), so a resumed run draws what an uninterrupted one would
+have drawn.
 """
 
 from __future__ import annotations

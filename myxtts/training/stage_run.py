@@ -80,7 +80,8 @@ class StageRun:
         training = self.config.training
         recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
-        self._align()
+        if not self._align():
+            return False
         source = self._source(self._train)
         self._restore_or_begin(source)
         if self.trainer.step_number >= self.total_steps:
@@ -125,10 +126,10 @@ class StageRun:
             alignments=self._alignments.get(corpus.prepared.path),
         )
 
-    def _align(self) -> None:
-        """Which token is spoken when, for the corpora of the `gpt` stage; from an earlier run where that has found it."""
-        if self.stage != "gpt" or not self.config.training.alignment_weight or self._alignments:
-            return
+    def _align(self) -> bool:
+        """Find which token is spoken when, where this stage learns from that; `False` if asked to stop meanwhile."""
+        if self.stage != "gpt" or not self.config.training.alignment_weight:
+            return True
         corpora = list({corpus.prepared.path: corpus.prepared for corpus in (self._train, self._held_out)}.values())
         found = alignments_of(
             self._train.prepared,
@@ -137,8 +138,12 @@ class StageRun:
             steps=self.total_steps,
             device=self.trainer.plan.model.name,
             on_event=self.events.write,
+            should_stop=self._should_stop,
         )
+        if found is None:
+            return False
         self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
+        return True
 
     def _restore_or_begin(self, source: DrawnBatches) -> None:
         folder = self.folder.checkpoints(self.stage)

@@ -55,7 +55,7 @@ class GPTStage(TrainingStage):
         return {"conditioning": self.conditioning, "gpt": self.gpt}
 
     def initialise(self, seed: int) -> None:
-        """Weights to learn from scratch with: the audio tokens start from the codebook, alike where codes sound alike."""
+        """Weights to learn from scratch with; codes that sound alike start alike, from the codebook."""
         initialise_from_scratch(self.gpt, seed=seed)
         audio_from_codebook(self.gpt, self._dvae.codebook.vectors_KC.numpy(), seed=seed)
 
