@@ -105,7 +105,7 @@ class PhoneRecogniser:
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         weights = {f"weight_{number:03d}": v.numpy() for number, v in enumerate(self._network.weights)}
         with part.open("wb") as file:
-            np.savez(file, phones=np.array(self.phones), **weights)  # type: ignore[arg-type]
+            np.savez(file, phones=np.array(self.phones), **weights)
         part.replace(path)
 
     @classmethod

@@ -90,7 +90,8 @@ def spread_blanks(path_F: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _log_sum_exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
     peak = x.max(-1, keepdims=True)
-    return peak + np.log(np.exp(x - peak).sum(-1, keepdims=True))
+    total: NDArray[np.float32] = peak + np.log(np.exp(x - peak).sum(-1, keepdims=True))
+    return total
 
 
 def error_rate(wanted: Sequence[Sequence[Any]], heard: Sequence[Sequence[Any]]) -> float:

@@ -136,7 +136,7 @@ class _Aligner:
         source.close()
         wanted: list[list[int]] = []
         heard: list[list[int]] = []
-        for logits, labels, _ in self._read(prepared, list(clips[:_CHECKED_CLIPS])):
+        for logits, labels, _ in self._read(prepared, clips[:_CHECKED_CLIPS]):
             heard.append(greedy_labels(logits))
             wanted.append([int(label) for label in labels])
         error = error_rate(wanted, heard)
@@ -181,7 +181,7 @@ class _Aligner:
                     tokens[starts[clip] : starts[clip + 1]] = places[spread_blanks(path)[at]]
         return Alignments(tokens, starts)
 
-    def _read(self, prepared: PreparedCorpus, clips: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    def _read(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
         """Logits, labels and their places in the text, clip by clip."""
         from myxtts.models.aligner import steps_of
 
