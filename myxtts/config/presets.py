@@ -41,6 +41,7 @@ MODEL_SIZES: dict[str, dict[str, Any]] = {
         "gpt_layers": 4,
         "gpt_width": 192,
         "gpt_heads": 4,
+        "conditioning_latents": 8,
         "conditioning_layers": 2,
         "perceiver_layers": 2,
         "perceiver_heads": 4,

@@ -55,6 +55,9 @@ class TrainingConfig:
     learning_rate: float | None = None
     """Highest learning rate; without it, the recipe's of the stage."""
 
+    alignment_weight: float = 0.5
+    """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner."""
+
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
 
@@ -96,6 +99,7 @@ class TrainingConfig:
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
+        in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (
             ("--data-gpu-memory", self.data_gpu_memory),

@@ -30,6 +30,8 @@ class StageRecipe:
     beta_2: float = 0.98
     clip_norm: float = 1.0
     """Longest gradient of each player."""
+    reference_seconds: float = 3.0
+    """Longest reference clip of the `gpt` stage; XTTS v2 takes up to 6 s, a corpus of short sentences has about 3."""
     ema: float = 0.0
     """Decay of the averaged weights; 0 keeps none."""
 
@@ -56,7 +58,7 @@ _GAN = StageRecipe(
 
 _TINY: dict[Stage, StageRecipe] = {
     "codec": StageRecipe(steps=1500, batch_size=24, learning_rate=2e-3, warmup_steps=50),
-    "gpt": StageRecipe(steps=6000, batch_size=8, learning_rate=1e-3),
+    "gpt": StageRecipe(steps=6000, batch_size=8, learning_rate=1e-3, reference_seconds=1.5),
     "decoder": replace(_GAN, steps=4000, batch_size=8, learning_rate=1e-3),
 }
 _SMALL: dict[Stage, StageRecipe] = {

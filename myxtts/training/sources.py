@@ -1,6 +1,8 @@
-"""What the stages need beside the planned batches: a draw for every clip, and a reference clip of the same speaker.
+"""What the stages need beside the planned batches: a draw for every clip, a reference clip of the same speaker, and
+which token is spoken when.
 
-Both are functions of (seed, epoch, position), so a resumed run draws what an uninterrupted one would have drawn.
+Draws and references are functions of (seed, epoch, position), so a resumed run draws what an uninterrupted one would
+have drawn.
 """
 
 from __future__ import annotations
@@ -14,21 +16,32 @@ from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.data.batching import BatchSource
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
-
-REFERENCE_SECONDS = 3.0
-"""Longest reference; XTTS v2 takes up to 6 s, corpora of short sentences have about 3."""
+from myxtts.training.alignment import Alignments, codes_of
 
 
 class DrawnBatches:
-    """A source of batches that adds `draw` (0 to 1 for each clip) and, if asked, `reference` and its lengths."""
+    """A source of batches that adds `draw` (0 to 1 for each clip) and, if asked, `reference` and `alignment`.
+
+    References of a batch are as long as each other, between `reference_seconds` and half of that, so that a voice
+    is known from little speech as well as from much; 0 gives none.
+    """
 
     def __init__(
-        self, source: BatchSource, prepared: PreparedCorpus, clips: np.ndarray, *, seed: int, references: bool
+        self,
+        source: BatchSource,
+        prepared: PreparedCorpus,
+        clips: np.ndarray,
+        *,
+        seed: int,
+        reference_seconds: float = 0.0,
+        alignments: Alignments | None = None,
     ) -> None:
         self._source = source
         self._prepared = prepared
         self._seed = seed
-        self._clips_of_speaker = _group_by_speaker(prepared, clips) if references else None
+        self._reference_seconds = reference_seconds
+        self._alignments = alignments
+        self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
     @property
     def batches_per_epoch(self) -> int:
@@ -44,11 +57,13 @@ class DrawnBatches:
         batch["draw"] = random.random(len(batch["clip"]), dtype=np.float32)
         if self._clips_of_speaker is not None:
             batch["reference"], batch["reference_lengths"] = self._references(batch, random)
+        if self._alignments is not None:
+            batch["alignment"] = self._alignments.rows(batch["clip"], codes_of(batch["wave"].shape[1]))
         return batch
 
     def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         assert self._clips_of_speaker is not None
-        longest = int(REFERENCE_SECONDS * SAMPLE_RATE)
+        longest = int(self._reference_seconds * (0.5 + 0.5 * random.random()) * SAMPLE_RATE)
         waves = np.zeros((len(batch["clip"]), longest), np.int16)
         lengths = np.zeros(len(batch["clip"]), np.int32)
         for row, (clip, speaker) in enumerate(zip(batch["clip"], batch["speaker"], strict=True)):

@@ -24,10 +24,12 @@ from myxtts.runtime.leaks import detect_memory_leak
 from myxtts.runtime.memory import current_memory_mb, memory_of_plan
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
+from myxtts.training.alignment import Alignments, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from myxtts.training.sources import DrawnBatches, size_of
+from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class StageRun:
         self._leak_reported = False
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
+        self._alignments: dict[Path, Alignments] = {}
         source = self._source(self._train)
         self.total_steps = total_steps(self.config, stage, source.batches_per_epoch)
         source.close()
@@ -77,6 +80,8 @@ class StageRun:
         training = self.config.training
         recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
+        if not self._align():
+            return False
         source = self._source(self._train)
         self._restore_or_begin(source)
         if self.trainer.step_number >= self.total_steps:
@@ -112,7 +117,33 @@ class StageRun:
         )
         seed = self.config.training.seed
         source = batches(corpus.prepared, config=settings, seed=seed, clips=corpus.clips, epochs=epochs)
-        return DrawnBatches(source, corpus.prepared, corpus.clips, seed=seed, references=self.stage != "codec")
+        return DrawnBatches(
+            source,
+            corpus.prepared,
+            corpus.clips,
+            seed=seed,
+            reference_seconds=0.0 if self.stage == "codec" else recipe.reference_seconds,
+            alignments=self._alignments.get(corpus.prepared.path),
+        )
+
+    def _align(self) -> bool:
+        """Find which token is spoken when, where this stage learns from that; `False` if asked to stop meanwhile."""
+        if self.stage != "gpt" or not self.config.training.alignment_weight:
+            return True
+        corpora = list({corpus.prepared.path: corpus.prepared for corpus in (self._train, self._held_out)}.values())
+        found = alignments_of(
+            self._train.prepared,
+            self._train.clips,
+            corpora[1:],
+            steps=self.total_steps,
+            device=self.trainer.plan.model.name,
+            on_event=self.events.write,
+            should_stop=self._should_stop,
+        )
+        if found is None:
+            return False
+        self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
+        return True
 
     def _restore_or_begin(self, source: DrawnBatches) -> None:
         folder = self.folder.checkpoints(self.stage)
@@ -130,6 +161,8 @@ class StageRun:
                 seen = [stage.process(next(sample)) for _ in range(stage.first_batches)]
             stage.fit_to(seen)
             sample.close()
+        elif isinstance(stage, GPTStage):
+            stage.initialise(self.config.training.seed)
 
     def _pipeline(self, source: DrawnBatches) -> PipelineBase:
         plan, data = self.trainer.plan, self.config.data

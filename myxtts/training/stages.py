@@ -10,7 +10,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
-from myxtts.models.gpt import GPT
+from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS, GPT
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
@@ -37,7 +37,13 @@ def make_stage(
         return CodecStage(model.dvae)
     dvae = frozen_copy(model.dvae, DVAE, config, plan)
     if stage == "gpt":
-        return GPTStage(model.gpt, model.conditioning, dvae)
+        return GPTStage(
+            model.gpt,
+            model.conditioning,
+            dvae,
+            alignment_weight=config.training.alignment_weight,
+            alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
+        )
     frozen = FrozenParts(
         dvae=dvae,
         conditioning=frozen_copy(model.conditioning, Conditioning, config, plan),

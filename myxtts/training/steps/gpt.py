@@ -18,6 +18,7 @@ from myxtts.models.gpt import (
     AlignmentHeads,
     gpt_losses,
 )
+from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 
@@ -52,6 +53,11 @@ class GPTStage(TrainingStage):
     @property
     def layers(self) -> dict[str, Any]:
         return {"conditioning": self.conditioning, "gpt": self.gpt}
+
+    def initialise(self, seed: int) -> None:
+        """Weights to learn from scratch with; codes that sound alike start alike, from the codebook."""
+        initialise_from_scratch(self.gpt, seed=seed)
+        audio_from_codebook(self.gpt, self._dvae.codebook.vectors_KC.numpy(), seed=seed)
 
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
         """Codes of the clip, and the mel of a reference clip of the same speaker."""

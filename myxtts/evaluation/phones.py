@@ -1,0 +1,161 @@
+"""Phone error: a recogniser that learnt real clips of a corpus tells which phones are heard in others.
+
+It is apart from the model that is judged: its own weights, its own seed, trained on recordings only, never on what a
+model said. Sounds are IPA letters; stress, length and other marks, spaces and punctuation are not compared. A clip held
+out by `is_held_out_number` is never trained on, so the recogniser's own error on those is its floor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.io import read_audio
+from myxtts.audio.mel import MelSpectrogram
+from myxtts.errors import DataError
+from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
+from myxtts.models.ctc_paths import error_rate, greedy_labels
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_STEPS = 900
+DEFAULT_SEED = 1234
+HOLDOUT_EVERY = 20
+_WIDTH = 160
+_CLIPS_AT_ONCE = 16
+_VERSION = 1
+
+
+class SpokenClip(NamedTuple):
+    """A recording and what is said in it."""
+
+    path: Path
+    ipa: str
+
+
+def phones_of(ipa: str) -> list[str]:
+    """The sounds of an IPA text: letters without marks, spaces and punctuation."""
+    return [sign for sign in ipa if unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt")]
+
+
+def read_phoneme_corpus(folder: str | Path) -> list[SpokenClip]:
+    """The clips of a corpus that has `phonemes.csv` (id|ipa) beside `wavs/`, as the demo corpus does."""
+    listing = Path(folder) / "phonemes.csv"
+    if not listing.is_file():
+        raise DataError(f"{listing} is not there", hint="make the corpus with `myxtts demo-corpus DIR`")
+    lines = [line.split("|", 1) for line in listing.read_text(encoding="utf-8").splitlines() if line]
+    return [SpokenClip(Path(folder) / "wavs" / f"{name}.wav", ipa) for name, ipa in lines]
+
+
+def is_held_out_number(number: int) -> bool:
+    """Whether the clip of this number is kept from training; the same clips that `PreparedCorpus.split` keeps."""
+    return number % HOLDOUT_EVERY == HOLDOUT_EVERY - 1
+
+
+class PhoneRecogniser:
+    """Phones of waves at 22.05 kHz."""
+
+    def __init__(self, phones: Sequence[str], *, seed: int = DEFAULT_SEED) -> None:
+        import tensorflow as tf
+
+        self.phones = list(phones)
+        self._label_of = {phone: number for number, phone in enumerate(self.phones)}
+        self._mel = MelSpectrogram()
+        self._network = seeded(CTCNetwork(len(self.phones), width=_WIDTH, name="phone_recogniser"), seed)
+        self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
+
+    def learn(self, clips: Sequence[SpokenClip], *, steps: int = DEFAULT_STEPS, seed: int = DEFAULT_SEED) -> None:
+        """Train on recordings; mels are kept in memory, 100 MB an hour."""
+        mels = [self._mel_of(read_audio(clip.path)) for clip in clips]
+        labels = [self._labels(clip.ipa) for clip in clips]
+        losses = fit(self._network, _shuffled(mels, labels, np.random.default_rng(seed)), steps=steps)
+        logger.info("Phone recogniser: loss %.3f after %d steps", losses[-1], steps)
+
+    def hear(self, waves: Sequence[NDArray[np.floating[Any]]]) -> list[list[str]]:
+        """The phones of each wave, in order."""
+        heard = []
+        for wave in waves:
+            mel_TM = self._mel_of(wave)
+            logits_BFK = self._logits(mel_TM[None], np.array([len(mel_TM)], np.int32)).numpy()
+            heard.append([self.phones[label] for label in greedy_labels(logits_BFK[0, : steps_of(len(mel_TM))])])
+        return heard
+
+    def error(self, clips: Sequence[SpokenClip]) -> float:
+        """Phone error on recordings."""
+        return error_rate([phones_of(c.ipa) for c in clips], self.hear([read_audio(c.path) for c in clips]))
+
+    def _mel_of(self, wave: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        samples = np.asarray(wave, np.float32)
+        mel_BTM, lengths_B = self._mel(samples[None], np.array([len(samples)], np.int32))
+        mel_TM: NDArray[np.float32] = mel_BTM.numpy()[0, : int(lengths_B[0])]
+        return mel_TM
+
+    def _labels(self, ipa: str) -> NDArray[np.int32]:
+        return np.array([self._label_of[phone] for phone in phones_of(ipa)], np.int32)
+
+    def save(self, path: Path) -> None:
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        weights = {f"weight_{number:03d}": v.numpy() for number, v in enumerate(self._network.weights)}
+        with part.open("wb") as file:
+            np.savez(file, phones=np.array(self.phones), **weights)
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> PhoneRecogniser:
+        with np.load(path) as stored:
+            recogniser = cls([str(phone) for phone in stored["phones"]])
+            for number, variable in enumerate(recogniser._network.weights):
+                variable.assign(stored[f"weight_{number:03d}"])
+        return recogniser
+
+
+def recogniser_of(
+    folder: str | Path, cache: Path, *, steps: int = DEFAULT_STEPS, seed: int = DEFAULT_SEED
+) -> PhoneRecogniser:
+    """The recogniser of a corpus, from the cache where it was trained before."""
+    clips = read_phoneme_corpus(folder)
+    listing = (Path(folder) / "phonemes.csv").read_bytes()
+    key = hashlib.sha256(listing + repr([steps, seed, _VERSION]).encode()).hexdigest()[:16]
+    path = cache / f"phones-{key}.npz"
+    if path.is_file():
+        return PhoneRecogniser.load(path)
+    learnt = [clip for number, clip in enumerate(clips) if not is_held_out_number(number)]
+    recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in phones_of(clip.ipa)}), seed=seed)
+    recogniser.learn(learnt, steps=steps, seed=seed)
+    cache.mkdir(parents=True, exist_ok=True)
+    recogniser.save(path)
+    return recogniser
+
+
+def _shuffled(
+    mels: Sequence[NDArray[np.float32]], labels: Sequence[NDArray[np.int32]], random: np.random.Generator
+) -> Iterator[Labelled]:
+    """Endless batches of neighbours in length, in a new order each time round, each mel a little worse than it was."""
+    by_length = np.argsort([len(mel) for mel in mels], kind="stable")
+    groups = [by_length[first : first + _CLIPS_AT_ONCE] for first in range(0, len(by_length), _CLIPS_AT_ONCE)]
+    while True:
+        for group in random.permutation(len(groups)):
+            chosen = groups[group]
+            lengths = np.array([len(mels[clip]) for clip in chosen], np.int32)
+            batch = np.zeros((len(chosen), int(lengths.max()), mels[0].shape[1]), np.float32)
+            for row, clip in enumerate(chosen):
+                batch[row, : lengths[row]] = _worsened(mels[clip], random)
+            yield Labelled(batch, lengths, [labels[clip] for clip in chosen])
+
+
+def _worsened(mel_TM: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+    """Noise, and half of the time a blur over time: what a codec and Griffin-Lim do to speech."""
+    if random.random() < 0.5:
+        padded = np.pad(mel_TM, [(1, 1), (0, 0)], mode="edge")
+        mel_TM = 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]
+    noise = random.standard_normal(mel_TM.shape, np.float32) * np.float32(0.4 * random.random())
+    worse: NDArray[np.float32] = mel_TM + noise
+    return worse

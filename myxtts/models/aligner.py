@@ -1,0 +1,137 @@
+"""Which token is spoken when: a small CTC network over mels. The paths through its posteriors are `ctc_paths`.
+
+The network and its training know labels only (0 to `labels` - 1, blank behind them); what a label means, the caller
+decides. Sizes in names: B batch, T mel frames, F frames of the network (one for `FRAMES_PER_STEP` mel frames), M mel
+bins, K labels, D width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from myxtts.models.layers import LayerNorm, Linear, Part, length_mask, linear
+
+MEL_BINS = 80
+FRAMES_PER_STEP = 2
+"""43 steps a second: at the codes' own 21.5, fast speech has more tokens than steps, and CTC no path."""
+KERNEL_WIDTH = 5
+_SPREAD = 2.0
+"""About the standard deviation of a log mel around its clip's mean."""
+
+
+class Labelled(NamedTuple):
+    """A batch to learn from."""
+
+    mel_BTM: Any
+    mel_lengths_B: Any
+    labels: Sequence[NDArray[np.int32]]
+    """For every clip its labels in order."""
+
+
+class ContextBlock(Part):
+    """Norm, convolution over time, ReLU, residual."""
+
+    def __init__(self, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.norm = LayerNorm(width, name="norm")
+        self.mix = Linear(KERNEL_WIDTH * width, width, std=(2.0 / (KERNEL_WIDTH * width)) ** 0.5, name="mix")
+
+    def call(self, x_BFD: tf.Tensor, mask_BF1: tf.Tensor) -> tf.Tensor:
+        return x_BFD + tf.nn.relu(convolve(self.norm(x_BFD) * mask_BF1, self.mix, stride=1))
+
+
+class CTCNetwork(Part):
+    """mel_BTM -> logits_BFK; frames beyond a clip's end change nothing."""
+
+    def __init__(self, labels: int, *, width: int = 128, blocks: int = 4, **keras_options: Any) -> None:
+        super().__init__(**{"name": "aligner", "dtype": "float32", **keras_options})
+        self.labels = labels
+        self.blank = labels
+        fan_in = KERNEL_WIDTH * MEL_BINS
+        self.into = Linear(fan_in, width, std=(2.0 / fan_in) ** 0.5, name="into")
+        self.blocks = [ContextBlock(width, name=f"block_{index + 1}") for index in range(blocks)]
+        self.norm = LayerNorm(width, name="norm")
+        self.head = Linear(width, labels + 1, std=width**-0.5, name="head")
+
+    def call(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
+        mask_BT1 = tf.cast(length_mask(mel_lengths_B, tf.shape(mel_BTM)[1]), tf.float32)[:, :, None]
+        frames = tf.maximum(tf.reduce_sum(mask_BT1, 1, keepdims=True), 1.0)
+        # A clip's mean is its voice and its microphone, neither of which is a phone.
+        mean_B1M = tf.reduce_sum(mel_BTM * mask_BT1, 1, keepdims=True) / frames
+        x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / _SPREAD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
+        mask_BF1 = tf.cast(length_mask(steps_of(mel_lengths_B), tf.shape(x)[1]), tf.float32)[:, :, None]
+        for block in self.blocks:
+            x = block(x, mask_BF1)
+        return self.head(self.norm(x))
+
+
+def convolve(x_BTD: tf.Tensor, mix: Linear, *, stride: int) -> tf.Tensor:
+    """A convolution as one matrix product over shifted copies, `ceil(T / stride)` outputs."""
+    half = KERNEL_WIDTH // 2
+    frames = tf.shape(x_BTD)[1]
+    padded = tf.pad(x_BTD, [[0, 0], [half, half + stride], [0, 0]])
+    shifted = [padded[:, at : at + frames : stride] for at in range(KERNEL_WIDTH)]
+    return linear(tf.concat(shifted, -1), mix.kernel, mix.bias)
+
+
+def steps_of(mel_lengths: Any) -> Any:
+    """Frames of the network for so many mel frames."""
+    return (mel_lengths + FRAMES_PER_STEP - 1) // FRAMES_PER_STEP
+
+
+def fit(network: CTCNetwork, batches: Iterator[Labelled], *, steps: int, learning_rate: float = 2e-3) -> list[float]:
+    """Train for so many batches, or while there are any, with a cosine that ends at a twentieth; each step's loss."""
+    schedule = keras.optimizers.schedules.CosineDecay(
+        learning_rate / 20,
+        max(1, steps - steps // 10),
+        alpha=0.05,
+        warmup_target=learning_rate,
+        warmup_steps=max(1, steps // 10),
+    )
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=5.0)
+    optimizer.build(network.trainable_variables)
+
+    def learn(mel_BTM: Any, lengths_B: Any, indices: Any, values: Any, shape: Any) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            logits_FBK = tf.transpose(network(mel_BTM, lengths_B), [1, 0, 2])
+            losses_B = tf.compat.v1.nn.ctc_loss(
+                tf.SparseTensor(indices, values, shape),
+                logits_FBK,
+                tf.cast(steps_of(lengths_B), tf.int32),
+                ignore_longer_outputs_than_inputs=True,
+            )
+            loss = tf.reduce_sum(losses_B) / tf.maximum(tf.cast(tf.size(values), tf.float32), 1.0)
+        gradients = tape.gradient(loss, network.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
+        return loss
+
+    compiled = tf.function(learn, autograph=False, reduce_retracing=True)
+    return [float(compiled(mel, lengths, *_sparse(labels))) for mel, lengths, labels in islice(batches, steps)]
+
+
+def _sparse(labels: Sequence[NDArray[np.int32]]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    lengths = [len(row) for row in labels]
+    rows = np.repeat(np.arange(len(labels)), lengths)
+    columns = np.concatenate([np.arange(length) for length in lengths])
+    values = np.concatenate(labels).astype(np.int32)
+    shape = np.array([len(labels), max(1, *lengths)], np.int64)
+    return tf.constant(np.stack([rows, columns], 1), tf.int64), tf.constant(values), tf.constant(shape)
+
+
+def seeded(network: CTCNetwork, seed: int) -> CTCNetwork:
+    """Build it with weights that depend on the seed alone."""
+    network.build()
+    random = np.random.default_rng(seed)
+    for variable in network.trainable_variables:
+        if len(variable.shape) == 2:
+            std = math.sqrt((1.0 if "head" in variable.path else 2.0) / variable.shape[0])
+            variable.assign(random.normal(0.0, std, variable.shape).astype(np.float32))
+    return network

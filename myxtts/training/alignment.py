@@ -1,0 +1,221 @@
+"""Alignments of a corpus: for every code of every clip the index of the token that is spoken then.
+
+A small CTC network learns the corpus once, before the `gpt` stage; its forced alignments are stored beside the shards
+under a key of everything that they depend on, so later runs and resumed ones read the same. Language tokens, spaces,
+stress marks and punctuation take no time of their own: a code belongs to the token that sounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.mel import HOP
+from myxtts.config.data import DataConfig
+from myxtts.data.batching import BatchSource, batches
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels, spread_blanks
+from myxtts.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+ALIGNER_STEPS = 350
+"""With 16 clips each: four passes over an hour of speech, about 70 CPU-seconds."""
+ALIGNER_CLIPS = 16
+_CLIPS_AT_ONCE = 32
+_CHECKED_CLIPS = 64
+_SEED = 7
+_VERSION = 1
+_FRAMES_PER_CODE = 4
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """Token indices of all clips of one corpus, one after another."""
+
+    tokens: NDArray[np.uint16]
+    starts: NDArray[np.int64]
+
+    def rows(self, clips: NDArray[np.integer], codes: int) -> NDArray[np.int32]:
+        """[B, codes] for a batch, padded with zeros."""
+        aligned = np.zeros((len(clips), codes), np.int32)
+        for row, clip in enumerate(clips):
+            own = self.tokens[self.starts[clip] : self.starts[clip + 1]]
+            aligned[row, : len(own)] = own
+        return aligned
+
+
+def codes_of(wave_samples: Any) -> Any:
+    """Codes of a clip, or of a padded batch, with so many samples."""
+    return (wave_samples // HOP + 1 + _FRAMES_PER_CODE - 1) // _FRAMES_PER_CODE
+
+
+def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:
+    """For every token id its CTC label, -1 for those that make no sound of their own."""
+    labels = np.full(tokenizer.size, -1, np.int32)
+    sounding = [number for number, name in enumerate(tokenizer.tokens()) if _sounds(name)]
+    labels[sounding] = np.arange(len(sounding))
+    return labels
+
+
+def _sounds(name: str) -> bool:
+    # Stress, length and aspiration marks are modifier letters (Lm), tildes and the like are combining marks (Mn).
+    special = name.startswith("[") and name.endswith("]")
+    return not special and any(unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt", "Nd") for sign in name)
+
+
+def alignments_of(
+    train: PreparedCorpus,
+    clips: NDArray[np.integer],
+    others: Sequence[PreparedCorpus] = (),
+    *,
+    steps: int,
+    device: str,
+    on_event: Callable[..., Any],
+    should_stop: Callable[[], bool],
+) -> list[Alignments] | None:
+    """Alignments of the training corpus and of others that share its tokenizer, learnt on `clips` where none is kept.
+
+    None when it was asked to stop before they were found; the next run then starts them over.
+    """
+    steps = min(steps, ALIGNER_STEPS)
+    key = _key(train, clips, steps)
+    corpora = [train, *(other for other in others if other.path != train.path)]
+    paths = [corpus.path / f"alignment-{key}.npz" for corpus in corpora]
+    kept = [_load(path) for path in paths]
+    if all(one is not None for one in kept):
+        logger.info("Alignments: kept from an earlier run in %s", paths[0])
+        return [one for one in kept if one is not None]
+    import tensorflow as tf
+
+    with tf.device(device):
+        aligner = _Aligner(train.tokenizer)
+        error = aligner.learn(train, clips, steps, should_stop)
+        if should_stop():
+            return None
+        on_event("alignment", clips=len(clips), steps=steps, error=error)
+        found = [one or aligner.align(corpus) for one, corpus in zip(kept, corpora, strict=True)]
+    for path, one in zip(paths, found, strict=True):
+        _save(path, one)
+    return found
+
+
+class _Aligner:
+    """The network with the meaning of its labels."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        import tensorflow as tf
+
+        from myxtts.audio.mel import MelSpectrogram
+        from myxtts.models.aligner import CTCNetwork, seeded
+
+        self._label_of = spoken_labels(tokenizer)
+        self._mel = MelSpectrogram()
+        self._network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
+        self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
+
+    def learn(
+        self, prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, should_stop: Callable[[], bool]
+    ) -> float:
+        """Train, and give the error of its own reading on some of the training clips."""
+        from myxtts.models.aligner import fit
+
+        logger.info("Aligner: learning which token is spoken when, %d steps", steps)
+        source = batches(prepared, config=DataConfig(batch_size=ALIGNER_CLIPS), seed=_SEED, clips=np.asarray(clips))
+        losses = fit(self._network, self._until(source, should_stop), steps=steps)
+        source.close()
+        wanted: list[list[int]] = []
+        heard: list[list[int]] = []
+        for logits, labels, _ in self._read(prepared, clips[:_CHECKED_CLIPS]):
+            heard.append(greedy_labels(logits))
+            wanted.append([int(label) for label in labels])
+        error = error_rate(wanted, heard)
+        logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1] if losses else 0.0, 100 * error)
+        return error
+
+    def _until(self, source: BatchSource, should_stop: Callable[[], bool]) -> Iterator[Any]:
+        for batch in source:
+            if should_stop():
+                return
+            yield self._labelled(batch)
+
+    def _labelled(self, batch: dict[str, Any]) -> Any:
+        from myxtts.models.aligner import Labelled
+
+        mel_BTM, lengths_B = self._mel(batch["wave"], batch["wave_lengths"])
+        rows = zip(batch["text"], batch["text_lengths"], strict=True)
+        return Labelled(mel_BTM, lengths_B, [self._labels(text[:length])[0] for text, length in rows])
+
+    def _labels(self, text: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Labels of a text, and the index in the text of each."""
+        labels = self._label_of[text]
+        places = np.flatnonzero(labels >= 0)
+        return labels[places], places
+
+    def align(self, prepared: PreparedCorpus) -> Alignments:
+        """The likeliest alignment of every clip of a corpus."""
+        codes = codes_of(np.asarray(prepared.index.wave_samples, np.int64))
+        starts = np.concatenate([[0], np.cumsum(codes)])
+        tokens = np.zeros(starts[-1], np.uint16)
+        # Neighbours in length share a batch, or short clips would pay for long ones.
+        order = np.argsort(codes, kind="stable")
+        for first in range(0, len(order), _CLIPS_AT_ONCE):
+            chosen = order[first : first + _CLIPS_AT_ONCE]
+            rows = list(self._read(prepared, chosen))
+            longest = max(len(logits) for logits, _, _ in rows)
+            padded = np.stack([np.pad(row[0], [(0, longest - len(row[0])), (0, 0)]) for row in rows])
+            paths = forced_paths(padded, np.array([len(row[0]) for row in rows]), [row[1] for row in rows])
+            for clip, path, (_, labels, places) in zip(chosen, paths, rows, strict=True):
+                if len(labels):
+                    at = np.minimum(np.arange(codes[clip]) * 2 + 1, len(path) - 1)
+                    tokens[starts[clip] : starts[clip + 1]] = places[spread_blanks(path)[at]]
+        return Alignments(tokens, starts)
+
+    def _read(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
+        """Logits, labels and their places in the text, clip by clip."""
+        from myxtts.models.aligner import steps_of
+
+        for first in range(0, len(clips), _CLIPS_AT_ONCE):
+            read = [prepared.read_arrays(int(clip)) for clip in clips[first : first + _CLIPS_AT_ONCE]]
+            lengths = np.array([len(wave) for wave, _ in read], np.int32)
+            waves = np.zeros((len(read), int(lengths.max())), np.int16)
+            for row, (wave, _) in enumerate(read):
+                waves[row, : len(wave)] = wave
+            mel_BTM, mel_lengths_B = self._mel(waves, lengths)
+            logits_BFK = self._logits(mel_BTM, mel_lengths_B).numpy()
+            for row, (_, text) in enumerate(read):
+                yield logits_BFK[row, : int(steps_of(int(mel_lengths_B[row])))], *self._labels(text)
+
+
+def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(clips, "<i8").tobytes())
+    digest.update(json.dumps([prepared.fingerprint, steps, _VERSION, _SEED]).encode())
+    return digest.hexdigest()[:16]
+
+
+def _load(path: Path) -> Alignments | None:
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path) as stored:
+            return Alignments(stored["tokens"], stored["starts"])
+    except (OSError, ValueError, KeyError) as error:
+        logger.warning("%s cannot be read (%s): the corpus is aligned again", path, error)
+        return None
+
+
+def _save(path: Path, alignments: Alignments) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with part.open("wb") as file:
+        np.savez_compressed(file, tokens=alignments.tokens, starts=alignments.starts)
+    part.replace(path)

@@ -1,0 +1,119 @@
+"""Alignment without a network: labels of a vocabulary, the best path, and how codes get their tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from myxtts.models.ctc_paths import edit_distance, error_rate, forced_paths, greedy_labels, spread_blanks
+from myxtts.text.tokenizer import CharacterTokenizer, PhonemeTokenizer
+from myxtts.training.alignment import Alignments, codes_of, spoken_labels
+
+BLANK = 3
+
+
+def logits_of(frames: list[int], strength: float = 5.0) -> np.ndarray:
+    """Logits that prefer one label in each frame."""
+    logits = np.zeros((len(frames), BLANK + 1), np.float32)
+    logits[np.arange(len(frames)), frames] = strength
+    return logits
+
+
+def test_the_path_follows_the_posteriors() -> None:
+    frames = [3, 0, 0, 3, 1, 2, 2, 3]
+
+    (path,) = forced_paths(logits_of(frames)[None], np.array([8]), [np.array([0, 1, 2])])
+
+    assert path.tolist() == [-1, 0, 0, -1, 1, 2, 2, -1]
+
+
+def test_the_path_visits_every_label_even_where_the_network_heard_none() -> None:
+    (path,) = forced_paths(logits_of([0, 0, 0, 2, 2, 2])[None], np.array([6]), [np.array([0, 1, 2])])
+
+    assert set(path.tolist()) - {-1} == {0, 1, 2}
+    assert (np.diff(path[path >= 0]) >= 0).all()
+
+
+def test_a_doubled_label_has_a_blank_between() -> None:
+    (path,) = forced_paths(logits_of([1, 1, 1, 1])[None], np.array([4]), [np.array([1, 1])])
+
+    first, second = np.flatnonzero(path == 0), np.flatnonzero(path == 1)
+    assert len(first)
+    assert len(second)
+    assert second.min() - first.max() == 2
+
+
+def test_clips_of_a_batch_do_not_change_each_other() -> None:
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(2, 12, BLANK + 1)).astype(np.float32)
+    labels = [np.array([0, 2, 1]), np.array([1])]
+
+    together = forced_paths(logits, np.array([12, 7]), labels)
+    alone = [forced_paths(logits[i : i + 1, :n], np.array([n]), labels[i : i + 1])[0] for i, n in ((0, 12), (1, 7))]
+
+    assert [path.tolist() for path in together] == [path.tolist() for path in alone]
+
+
+def test_more_labels_than_frames_are_spread_evenly() -> None:
+    (path,) = forced_paths(logits_of([0, 0, 0])[None], np.array([3]), [np.array([0, 1, 2, 0, 1, 2])])
+
+    assert path.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("labels", [[], [2]])
+def test_a_clip_of_few_labels_has_a_path_for_every_frame(labels: list[int]) -> None:
+    (path,) = forced_paths(logits_of([3, 2, 3])[None], np.array([3]), [np.array(labels, int)])
+
+    assert len(path) == 3
+    assert spread_blanks(path).tolist() == [0, 0, 0]
+
+
+def test_blanks_go_to_the_nearest_label() -> None:
+    path = np.array([-1, 0, -1, -1, -1, 1, 1, -1])
+
+    assert spread_blanks(path).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
+
+
+def test_greedy_reading_merges_repeats_and_drops_blanks() -> None:
+    assert greedy_labels(logits_of([3, 0, 0, 3, 0, 1, 1])) == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "heard", "edits"), [("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
+)
+def test_edit_distance(wanted: str, heard: str, edits: int) -> None:
+    assert edit_distance(wanted, heard) == edits
+
+
+def test_error_rate_is_over_all_clips_and_not_the_mean_of_clips() -> None:
+    assert error_rate([[1, 2, 3], [1]], [[1, 2, 3], [2]]) == 0.25
+
+
+def test_marks_spaces_and_languages_make_no_sound() -> None:
+    tokenizer = PhonemeTokenizer(["a", "ˈ", "ː", " ", ",", "ɚ", "\u0303"], ["en", "fa"])
+    names = tokenizer.tokens()
+
+    labels = spoken_labels(tokenizer)
+
+    assert [names[i] for i in np.flatnonzero(labels >= 0)] == ["a", "ɚ"]
+    assert sorted(labels[labels >= 0].tolist()) == [0, 1]
+
+
+def test_letters_of_a_character_vocabulary_sound() -> None:
+    tokenizer = CharacterTokenizer(["a", "س", "!"], ["en", "fa"])
+    sounding = {tokenizer.tokens()[i] for i in np.flatnonzero(spoken_labels(tokenizer) >= 0)}
+
+    assert {"a", "س"} <= sounding
+    assert "!" not in sounding
+    assert "[en]" not in sounding
+
+
+@pytest.mark.parametrize(("samples", "codes"), [(0, 1), (767, 1), (1023, 1), (1024, 2), (4096, 5)])
+def test_a_clip_has_a_code_for_four_frames_begun(samples: int, codes: int) -> None:
+    assert codes_of(samples) == codes
+
+
+def test_rows_of_a_batch_are_padded_with_zeros() -> None:
+    alignments = Alignments(np.array([4, 5, 6, 7, 8], np.uint16), np.array([0, 2, 5]))
+
+    assert alignments.rows(np.array([1, 0]), 4).tolist() == [[6, 7, 8, 0], [4, 5, 0, 0]]
