@@ -8,6 +8,8 @@ traces in a tenth of the time, which is what a user waits for before the first s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -43,15 +45,24 @@ class AdamW:
     def variables(self) -> list[Any]:
         return [*self._moments, *self._squares, *self._averages]
 
-    @property
-    def averages(self) -> list[Any]:
-        """The averaged weights in the order of the variables; empty where the recipe keeps none."""
-        return self._averages
+    @contextmanager
+    def averages_in_place(self) -> Iterator[None]:
+        """The variables hold their averages inside, and what they held before afterwards; nothing without averages."""
+        before = [target.numpy() for target in self._targets] if self._averages else []
+        for target, average in zip(self._targets, self._averages, strict=False):
+            target.assign(average.numpy())
+        try:
+            yield
+        finally:
+            for target, value in zip(self._targets, before, strict=False):
+                target.assign(value)
 
     def factors(self, step: int) -> tf.Tensor:
-        """What changes from step to step, as one small tensor: learning rate and the bias corrections."""
+        """What changes from step to step, as one small tensor: learning rate, bias corrections, weight of the average."""
         powers = (self._recipe.beta_1 ** (step + 1), self._recipe.beta_2 ** (step + 1))
-        return tf.constant([learning_rate_at(self._recipe, step), *powers], tf.float32)
+        # Early on a shorter average: a long one would remember the initial weights, which know nothing.
+        kept = min(self._recipe.ema, (1 + step) / (10 + step))
+        return tf.constant([learning_rate_at(self._recipe, step), *powers, 1.0 - kept], tf.float32)
 
     def apply(self, gradients: list[Any], factors: tf.Tensor) -> None:
         """In cross-replica context: update every copy of every variable with its own copy of the same gradient."""
@@ -84,7 +95,7 @@ class AdamW:
             grad=gradient,
         )
         for kept in average:
-            kept.assign_sub((kept - target) * (1.0 - self._recipe.ema))
+            kept.assign_sub((kept - target) * factors[3])
 
 
 def sum_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -206,7 +206,8 @@ class TrainingRun:
 
         save_speakers(self._folder.voice, self._speakers())
         facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
-        save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer, facts)
+        with trainer.optimizer.averages_in_place():
+            save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer, facts)
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of
