@@ -58,7 +58,7 @@ class AdamW:
                 target.assign(value)
 
     def factors(self, step: int) -> tf.Tensor:
-        """What changes from step to step, as one small tensor: learning rate, bias corrections, weight of the average."""
+        """What changes from step to step, as one tensor: learning rate, bias corrections, weight of the average."""
         powers = (self._recipe.beta_1 ** (step + 1), self._recipe.beta_2 ** (step + 1))
         # Early on a shorter average: a long one would remember the initial weights, which know nothing.
         kept = min(self._recipe.ema, (1 + step) / (10 + step))

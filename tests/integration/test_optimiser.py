@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from myxtts.training.recipes import StageRecipe
@@ -18,7 +20,7 @@ def test_the_learning_rate_warms_up_and_falls_to_its_last_share() -> None:
     assert max(rates) == pytest.approx(1e-3)
     assert rates.index(max(rates)) in (99, 100)
     assert rates[-1] == pytest.approx(5e-5, rel=0.01)
-    assert all(later <= earlier for earlier, later in zip(rates[100:], rates[101:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(rates[100:]))
 
 
 def test_ten_steps_equal_kerass_adamw_and_averages_come_and_go() -> None:
