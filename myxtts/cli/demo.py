@@ -12,15 +12,11 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from myxtts.cli.flags import parse_options
 from myxtts.errors import ConfigError, TrainingError
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
-
-if TYPE_CHECKING:
-    from myxtts.evaluation.evaluate import Item
 
 STOP_GRACE_S = 120.0
 """How long training may take to finish its step and to save after it was told to stop."""
@@ -169,27 +165,25 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
     from myxtts.evaluation.run import SOUNDS, evaluate_into
 
     prepared = prepare(str(corpus), synthesizer.voice.config.data)
-    real = held_out_items(prepared, max(1, options.sentences // 3))
-    groups: dict[str, list[Item]] = {
-        f"{language} {kind}": text_items(prepared, texts[: options.sentences], language, name=f"{language}-{kind}")
+    items = [
+        item
         for (language, kind), texts in held_out_texts().items()
-    }
-    page = run / "evaluation.html"
-    for name, items in {**groups, "held-out clips": real}.items():
-        folder = run / "scores" / name.replace(" ", "-")
-        result = evaluate_into(folder, synthesizer, judges, items, {"voice": str(run)}, progress=_show)
-        print(f"\n{name}\n{result.table}")
-        page = result.page if name == "en sentence" else page
+        for item in text_items(prepared, texts[: options.sentences], language, group=f"{language} {kind}")
+    ]
+    items += held_out_items(prepared, max(1, options.sentences // 3), group="clips held out")
+    about = {"voice": str(run), "data": str(corpus), "minutes": options.minutes, "seed": options.seed}
+    result = evaluate_into(run, "How the demo voice speaks", synthesizer, judges, items, about, progress=_show)
+    print(result.table)
     for line in result.notes:
         print(f"  {line}")
-    return page, page.parent / SOUNDS
+    return result.page, run / SOUNDS
 
 
 def held_out_texts() -> dict[tuple[str, str], tuple[str, ...]]:
     """Texts that no demo corpus contains, by language and kind."""
     from myxtts.data.demo_texts import DEMO_LANGUAGES, heldout_texts
 
-    wanted = {(language, "sentence"): heldout_texts(language) for language in DEMO_LANGUAGES}
+    wanted = {(language, "sentences"): heldout_texts(language) for language in DEMO_LANGUAGES}
     return {**wanted, ("en", "digits"): heldout_texts("en", "digits")}
 
 

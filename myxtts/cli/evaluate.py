@@ -83,7 +83,8 @@ def main(argv: list[str]) -> int:
         items = held_out_items(prepared, options.limit, all_clips=options.all_clips)
     folder = options.out if options.out is not None else options.voice
     about = {"voice": str(options.voice), "data": str(options.data), "seed": options.seed}
-    result = evaluate_into(folder, synthesizer, judges, items, about, seed=options.seed, progress=_show)
+    title = f"How {options.voice.resolve().name} speaks"
+    result = evaluate_into(folder, title, synthesizer, judges, items, about, seed=options.seed, progress=_show)
     print(result.table)
     for line in result.notes:
         print(f"  {line}")

@@ -50,6 +50,8 @@ class Item:
     reference: Wave
     """Another clip of the speaker, at 22,050 samples a second."""
     real: Wave | None = None
+    group: str = ""
+    """Items of one group are summed up together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +78,14 @@ class Row:
     failure: str | None = None
     """Why nothing was spoken, or what the guards still found wrong."""
     path: str | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Means over one system's rows."""
+    """Means over one system's rows of one group."""
 
+    group: str
     system: str
     utterances: int
     word_error: float | None
@@ -132,6 +136,7 @@ class Evaluation:
                 language=item.language,
                 speaker=item.speaker,
                 failure=error.problem,
+                group=item.group,
                 words=word_errors(item.text, "", item.language) if self._hears(item) else None,
                 characters=character_errors(item.text, "", item.language) if self._hears(item) else None,
                 phones=phone_errors(item.text, [], item.language) if self._judges.phones else None,
@@ -173,6 +178,7 @@ class Evaluation:
             length_ratio=len(wave) / rate / real_s if real_s else None,
             failure=failure,
             path=name,
+            group=item.group,
         )
 
     def _hears(self, item: Item) -> bool:
@@ -205,14 +211,16 @@ class Evaluation:
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
-    """One line for each system that has rows, speech first."""
+    """One line for each group and system that has rows; groups in their order, speech first."""
+    groups = dict.fromkeys(row.group for row in rows)
     lines = []
-    for system in SYSTEMS:
-        own = [row for row in rows if row.system == system]
+    for group, system in ((group, system) for group in groups for system in SYSTEMS):
+        own = [row for row in rows if row.group == group and row.system == system]
         if not own:
             continue
         lines.append(
             Summary(
+                group=group,
                 system=system,
                 utterances=len(own),
                 word_error=pooled(row.words for row in own),

@@ -15,7 +15,7 @@ from myxtts.evaluation.evaluate import Item, Wave
 LEAST_REFERENCE_SECONDS = 1.5
 
 
-def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = False) -> list[Item]:
+def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = False, group: str = "") -> list[Item]:
     """Clips that training held out (every 20th), or all, each with another clip of its speaker as the reference."""
     learnt, kept = prepared.split()
     chosen = np.arange(len(prepared)) if all_clips else kept
@@ -34,13 +34,15 @@ def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = Fa
                 speaker=record.speaker,
                 reference=_float(prepared.read(reference).wave if reference is not None else record.wave),
                 real=_float(record.wave),
+                group=group,
             )
         )
     return items
 
 
-def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *, name: str = "text") -> list[Item]:
+def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *, group: str = "") -> list[Item]:
     """Each text in the next of the corpus's voices."""
+    name = group.replace(" ", "-") or "text"
     learnt, _ = prepared.split()
     references = _references(prepared, learnt)
     speakers = list(references)
@@ -48,7 +50,16 @@ def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *,
     for number, text in enumerate(texts):
         speaker = speakers[number % len(speakers)]
         wave = _float(prepared.read(references[speaker][0]).wave)
-        items.append(Item(id=f"{name}-{number + 1:03d}", text=text, language=language, speaker=speaker, reference=wave))
+        items.append(
+            Item(
+                id=f"{name}-{number + 1:03d}",
+                text=text,
+                language=language,
+                speaker=speaker,
+                reference=wave,
+                group=group,
+            )
+        )
     return items
 
 

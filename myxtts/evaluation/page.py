@@ -12,6 +12,7 @@ from myxtts.evaluation.judges import Judges
 from myxtts.monitoring.report import audio_player
 
 MOST_ITEMS = 12
+"""Items of each group whose sounds are in the page."""
 HEADS = (
     *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "right voice"),
     *("naturalness", "length", "failures"),
@@ -20,7 +21,7 @@ HEADS = (
 
 def cells(line: Summary) -> tuple[str, ...]:
     return (
-        line.system,
+        f"{line.group}: {line.system}" if line.group else line.system,
         str(line.utterances),
         _percent(line.word_error),
         _percent(line.character_error),
@@ -65,20 +66,26 @@ def write_page(
     head = "".join(f'<th class="n">{escape(name)}</th>' if name else "<th></th>" for name in HEADS)
     lines = "".join(_line(line) for line in summaries)
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in judge_lines(judges))
-    items = list(dict.fromkeys(row.item for row in rows))
-    sections = "".join(_item([row for row in rows if row.item == item], sounds) for item in items[:MOST_ITEMS])
-    left = len(items) - MOST_ITEMS
-    more = f'<p class="soft">{left} more in {escape(str(sounds.name))}/ and evaluation.json.</p>' if left > 0 else ""
+    groups = dict.fromkeys(row.group for row in rows)
+    sections = "".join(_group(group, [row for row in rows if row.group == group], sounds) for group in groups)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
-        f'<div class="card"><table><tr>{head}</tr>{lines}</table></div>{notes}<h2>Listen</h2>{sections}{more}'
+        f'<div class="card"><table><tr>{head}</tr>{lines}</table></div>{notes}{sections}'
         "</main></body></html>\n"
     )
     unfinished = path.with_suffix(".html.part")
     unfinished.write_text(page, encoding="utf-8")
     unfinished.replace(path)
+
+
+def _group(group: str, rows: Sequence[Row], sounds: Path) -> str:
+    items = list(dict.fromkeys(row.item for row in rows))
+    cards = "".join(_item([row for row in rows if row.item == item], sounds) for item in items[:MOST_ITEMS])
+    left = len(items) - MOST_ITEMS
+    more = f'<p class="soft">{left} more in {escape(str(sounds.name))}/ and evaluation.json.</p>' if left > 0 else ""
+    return f"<h2>{escape(group) if group else 'Listen'}</h2>{cards}{more}"
 
 
 def _line(line: Summary) -> str:

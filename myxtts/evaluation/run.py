@@ -28,6 +28,7 @@ class Evaluated:
 
 def evaluate_into(
     folder: Path,
+    title: str,
     synthesizer: Speaking,
     judges: Judges,
     items: Sequence[Item],
@@ -44,5 +45,5 @@ def evaluate_into(
     target, page = folder / "evaluation.json", folder / "evaluation.html"
     content = as_json(rows, summaries, judges, about)
     target.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    write_page(page, f"How {folder.resolve().name} speaks", rows, summaries, judges, sounds)
+    write_page(page, title, rows, summaries, judges, sounds)
     return Evaluated(target, page, text_table(summaries), judge_lines(judges), summaries)

@@ -1,0 +1,83 @@
+"""An evaluation from a corpus to its files, with judges of our own that answer what is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.data.prepare import prepare
+from myxtts.evaluation.evaluate import Item
+from myxtts.evaluation.items import held_out_items, text_items
+from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.run import evaluate_into
+from myxtts.synthesis.synthesizer import Synthesizer
+from tests.corpus_maker import make_ljspeech, settings
+from tests.voice_maker import make_voice, noise
+
+
+class Deaf:
+    """Hears one word in everything."""
+
+    name = "deaf"
+    languages = frozenset({"en"})
+
+    def transcribe(self, wave: np.ndarray, sample_rate: int) -> str:
+        return "hello"
+
+
+class Loudness:
+    """Tells voices apart by how loud they are."""
+
+    name = "loudness"
+
+    def embed(self, wave: np.ndarray, sample_rate: int) -> np.ndarray:
+        level = float(np.sqrt(np.mean(np.square(wave))))
+        return np.array([level, 1.0], np.float32)
+
+
+@pytest.fixture(scope="module")
+def synthesizer(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
+    return Synthesizer(make_voice(tmp_path_factory.mktemp("voice"), ["dvae", "conditioning", "gpt"]))
+
+
+def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesizer, tmp_path: Path) -> None:
+    quiet, loud = (noise(1.5, seed).astype(np.float32) / 32768 * gain for seed, gain in ((1, 0.2), (2, 2.0)))
+    items = [
+        Item(id="a", text="hello", language="en", speaker="quiet", reference=quiet, real=quiet, group="known"),
+        Item(id="b", text="hello two", language="en", speaker="loud", reference=loud, real=loud, group="known"),
+        Item(id="c", text="سلام", language="fa", speaker="quiet", reference=quiet),
+        Item(id="d", text="!!!", language="en", speaker="loud", reference=loud),
+    ]
+    judges = Judges(recogniser=Deaf(), speaker=Loudness(), missing=["naturalness is missing"])
+
+    result = evaluate_into(tmp_path, "A test", synthesizer, judges, items, {"seed": 0})
+
+    content = json.loads(result.json.read_text(encoding="utf-8"))
+    by_line = {(line["group"], line["system"]): line for line in content["summary"]}
+    real = by_line["known", "real clip"]
+    assert (real["word_error"], real["right_speaker"], real["length_ratio"]) == (pytest.approx(1 / 3), 1.0, 1.0)
+    assert by_line["known", "codec round trip"]["utterances"] == 2
+    rows = {(row["item"], row["system"]): row for row in content["utterances"]}
+    assert rows["c", "speech"]["words"] is None, "the recogniser does not know Persian"
+    assert "can be spoken" in rows["d", "speech"]["failure"]
+    assert by_line["", "speech"]["failures"] >= 1
+    assert (tmp_path / "evaluation" / rows["a", "speech"]["path"]).is_file()
+    page = result.page.read_text(encoding="utf-8")
+    assert page.count("<audio") == 9
+    assert "naturalness is missing" in page
+
+
+def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", clips=41)
+    prepared = prepare(str(corpus), settings(tmp_path / "cache"))
+
+    items = held_out_items(prepared, 10)
+    texts = text_items(prepared, ["one", "two"], "en", group="mine")
+
+    assert len(items) == 2
+    assert all(item.real is not None and not np.array_equal(item.real, item.reference) for item in items)
+    assert [item.id for item in texts] == ["mine-001", "mine-002"]
+    assert len(held_out_items(prepared, 5, all_clips=True)) == 5
