@@ -80,6 +80,11 @@ def main(argv: list[str]) -> int:
     corpus = _corpus(options)
     run = options.folder / "run"
     finished = _train(options, corpus, run)
+    if not can_speak(run):
+        raise TrainingError(
+            f"{options.minutes:g} minutes of training were not enough to reach the stage that speaks",
+            hint="run the same command again: it continues where it stopped",
+        )
     page, wavs = _speak_and_score(options, corpus, run)
     print(f"\nSpoken: {wavs}\nScores: {page}\nTraining: {run / 'report.html'}")
     if not finished:
@@ -148,6 +153,13 @@ def is_finished(run: Path) -> bool:
     log = run / "events.jsonl"
     ends = [event for event in read_events(log) if event["event"] == "run_end"] if log.is_file() else []
     return bool(ends) and ends[-1]["reason"] == "finished"
+
+
+def can_speak(run: Path) -> bool:
+    """Whether the run's voice has a GPT yet."""
+    from myxtts.synthesis.voice import VOICE_FOLDER, voice_facts
+
+    return "gpt" in voice_facts(run / VOICE_FOLDER).get("parts", [])
 
 
 def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Path, Path]:

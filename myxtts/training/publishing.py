@@ -36,7 +36,7 @@ def speakers_of(prepared: PreparedCorpus, clips: np.ndarray) -> list[Speaker]:
 
 def reference_seconds(config: XTTSConfig) -> float:
     """How long a reference is that the voice was trained with."""
-    return float(getattr(recipe_for(config, "gpt"), "reference_seconds", 3.0))
+    return recipe_for(config, "gpt").reference_seconds
 
 
 def facts_of(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from myxtts.cli.demo import DemoOptions, is_finished, train_command
+from myxtts.cli.demo import DemoOptions, can_speak, is_finished, train_command
 from myxtts.cli.synth import numbered, read_texts
 from myxtts.errors import ConfigError, SynthesisError
 from tests.processes import myxtts, run_script
@@ -86,3 +86,15 @@ def test_a_demo_is_finished_when_its_last_run_is(tmp_path: Path) -> None:
     with log.open("a") as file:
         file.write(json.dumps({"event": "run_end", "time": 2.0, "reason": "finished", "message": ""}) + "\n")
     assert is_finished(tmp_path)
+
+
+def test_a_demo_can_speak_once_its_voice_has_a_gpt(tmp_path: Path) -> None:
+    (tmp_path / "voice").mkdir()
+    manifest = {"version": 1, "sha256": "", "weights": {}, "metadata": {"parts": ["dvae"]}}
+
+    assert not can_speak(tmp_path)
+    (tmp_path / "voice" / "manifest.json").write_text(json.dumps(manifest))
+    assert not can_speak(tmp_path)
+    manifest["metadata"] = {"parts": ["dvae", "conditioning", "gpt"]}
+    (tmp_path / "voice" / "manifest.json").write_text(json.dumps(manifest))
+    assert can_speak(tmp_path)
