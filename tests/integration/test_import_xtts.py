@@ -11,10 +11,13 @@ import pytest
 from myxtts.cli.import_xtts import main
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import CheckpointError, ConfigError, UsageError
+from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.text.tokenizer import load_tokenizer
 from tests.golden import formula, gpt_case
 from tests.golden.cases import DVAE
 from tests.pth_writer import tensor, write, write_state
+from tests.voice_maker import noise
 
 MODEL_ARGS = {
     "gpt_layers": gpt_case.LAYERS,
@@ -99,6 +102,21 @@ def test_an_imported_folder_loads_and_gives_coquis_numbers(published: Path, tmp_
     np.testing.assert_array_equal(np.asarray(model.dvae.mel_scale_M), DVAE.mel_stats())
     assert (config.model.text_start_token, config.model.text_stop_token) == (gpt_case.TEXT_START, gpt_case.TEXT_STOP)
     assert load_tokenizer(tmp_path / "voice" / "tokenizer.json").encode("abc", "en")[0] == 3
+
+
+def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_them(
+    published: Path, tmp_path: Path
+) -> None:
+    main([str(published), str(tmp_path / "out")])
+    synthesizer = Synthesizer(tmp_path / "out")
+    reference = noise(2.0, 1).astype(np.float32) / 32768
+
+    # The golden GPT has few text positions: one short word.
+    speech = synthesizer.speak("a", reference=[reference], language="en", guards=GuardConfig(retries=0))
+
+    assert synthesizer.voice.normed_conditioning
+    assert speech.sample_rate == 24000
+    assert speech.seconds > 0
 
 
 def test_a_folder_that_lacks_a_file_says_which(published: Path, tmp_path: Path) -> None:
