@@ -68,8 +68,8 @@ class Voice:
 
         lines = [line.split("|") for line in (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()]
         mel, latents = MelSpectrogram(CONDITIONING_MEL), {}
-        # A held-out clip of each speaker is the reference.
-        for name, _, _, speaker, _ in reversed([line for number, line in enumerate(lines) if number % 20 == 19]):
+        # The first clip of each speaker is the reference.
+        for name, speaker in {line[3]: (line[0], line[3]) for line in reversed(lines)}.values():
             wave = read_audio(corpus / "wavs" / f"{name}.wav")[: int(REFERENCE_SECONDS * SAMPLE_RATE)]
             mel_BTM, lengths_B = mel(wave[None], np.array([len(wave)], np.int32))
             latents[speaker] = self.model.conditioning(mel_BTM, lengths_B).numpy()

@@ -37,7 +37,6 @@ MODEL_SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         **_XTTS_V2,
         "text_vocab": 256,
-        "audio_codes": 512,
         "gpt_layers": 4,
         "gpt_width": 192,
         "gpt_heads": 4,

@@ -81,7 +81,6 @@ def alignments_of(
     *,
     steps: int,
     device: str,
-    on_event: Callable[..., Any],
     should_stop: Callable[[], bool],
 ) -> list[Alignments] | None:
     """Alignments of the training corpus and of others that share its tokenizer, learnt on `clips` where none is kept.
@@ -100,10 +99,9 @@ def alignments_of(
 
     with tf.device(device):
         aligner = _Aligner(train.tokenizer)
-        error = aligner.learn(train, clips, steps, should_stop)
+        aligner.learn(train, clips, steps, should_stop)
         if should_stop():
             return None
-        on_event("alignment", clips=len(clips), steps=steps, error=error)
         found = [one or aligner.align(corpus) for one, corpus in zip(kept, corpora, strict=True)]
     for path, one in zip(paths, found, strict=True):
         _save(path, one)
@@ -126,8 +124,8 @@ class _Aligner:
 
     def learn(
         self, prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, should_stop: Callable[[], bool]
-    ) -> float:
-        """Train, and give the error of its own reading on some of the training clips."""
+    ) -> None:
+        """Train, and log the error of its own reading on some of the training clips."""
         from myxtts.models.aligner import fit
 
         logger.info("Aligner: learning which token is spoken when, %d steps", steps)
@@ -141,7 +139,6 @@ class _Aligner:
             wanted.append([int(label) for label in labels])
         error = error_rate(wanted, heard)
         logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1] if losses else 0.0, 100 * error)
-        return error
 
     def _until(self, source: BatchSource, should_stop: Callable[[], bool]) -> Iterator[Any]:
         for batch in source:

@@ -22,7 +22,7 @@ from myxtts.training.alignment import Alignments, codes_of
 class DrawnBatches:
     """A source of batches that adds `draw` (0 to 1 for each clip) and, if asked, `reference` and `alignment`.
 
-    References of a batch are as long as each other, between `reference_seconds` and half of that, so that a voice
+    References of a batch are `reference_seconds` long or half of that (few shapes: XLA compiles each), so that a voice
     is known from little speech as well as from much; 0 gives none.
     """
 
@@ -63,7 +63,7 @@ class DrawnBatches:
 
     def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         assert self._clips_of_speaker is not None
-        longest = int(self._reference_seconds * (0.5 + 0.5 * random.random()) * SAMPLE_RATE)
+        longest = int(self._reference_seconds * random.choice((0.5, 1.0)) * SAMPLE_RATE)
         waves = np.zeros((len(batch["clip"]), longest), np.int16)
         lengths = np.zeros(len(batch["clip"]), np.int32)
         for row, (clip, speaker) in enumerate(zip(batch["clip"], batch["speaker"], strict=True)):

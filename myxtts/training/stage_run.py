@@ -137,7 +137,6 @@ class StageRun:
             corpora[1:],
             steps=self.total_steps,
             device=self.trainer.plan.model.name,
-            on_event=self.events.write,
             should_stop=self._should_stop,
         )
         if found is None:
