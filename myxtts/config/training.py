@@ -46,6 +46,9 @@ class TrainingConfig:
     max_steps: int | None = None
     """Most steps of each stage; without it, the preset's recipe or --epochs, whichever ends first."""
 
+    mel_only_steps: int | None = None
+    """Steps of stage decoder before its discriminators join; without it, the preset's recipe. 0 has them from the start."""
+
     seed: int = 0
     """Decides the order of the data, the initial weights and every sampled number."""
 
@@ -98,6 +101,7 @@ class TrainingConfig:
         at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
+        at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the discriminators from the first step")
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")

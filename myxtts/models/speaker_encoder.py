@@ -170,8 +170,17 @@ def _instance_norm(mel_BTF: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
     return centred_BTF * tf.math.rsqrt(variance_B1F + _EPSILON)
 
 
-def _batch_norm(name: str) -> keras.layers.BatchNormalization:
-    return keras.layers.BatchNormalization(epsilon=_EPSILON, momentum=0.9, name=name)
+class BatchNorm(keras.layers.BatchNormalization):  # type: ignore[misc]
+    """Keras's, with statistics that several replicas may update: to the mean of what they saw."""
+
+    def add_weight(self, *shape: Any, trainable: bool = True, **options: Any) -> Any:
+        if not trainable:
+            options["aggregation"] = "mean"
+        return super().add_weight(*shape, trainable=trainable, **options)
+
+
+def _batch_norm(name: str) -> BatchNorm:
+    return BatchNorm(epsilon=_EPSILON, momentum=0.9, name=name)
 
 
 def _mask(like_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:

@@ -79,7 +79,7 @@ _BIG: dict[Stage, StageRecipe] = {
 RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, "normal": _NORMAL, "big": _BIG}
 
 DECODER: dict[str, DecoderSettings] = {
-    "tiny": DecoderSettings(segment_latents=24, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.5),
+    "tiny": DecoderSettings(segment_latents=16, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.0),
     "small": DecoderSettings(mel_only_steps=5000),
     "normal": DecoderSettings(mel_only_steps=5000),
     "big": DecoderSettings(mel_only_steps=5000),
@@ -99,6 +99,15 @@ def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
     if config.training.stage is not None:
         return (config.training.stage,)
     return DEFAULT_STAGES[config.model.model_size]
+
+
+def decoder_settings_for(config: XTTSConfig) -> DecoderSettings:
+    """The size's settings; a run that was made shorter keeps a quarter of its steps for the discriminators."""
+    settings = DECODER[config.model.model_size]
+    given = config.training.mel_only_steps
+    steps = recipe_for(config, "decoder").steps
+    usual = min(settings.mel_only_steps, 3 * steps // 4)
+    return replace(settings, mel_only_steps=usual if given is None else given)
 
 
 def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:

@@ -98,6 +98,7 @@ _MAY_CHANGE = {
         ),
         *("visible_gpus", "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "simulate_gpus"),
         *("epochs", "max_steps", "learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
+        "mel_only_steps",
     },
 }
 """Settings that a continued run may change: devices, pace and places, not what is learnt from which data."""

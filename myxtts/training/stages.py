@@ -14,7 +14,7 @@ from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS, GPT
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
-from myxtts.training.recipes import DECODER
+from myxtts.training.recipes import decoder_settings_for
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
@@ -52,7 +52,7 @@ def make_stage(
         if "speaker_encoder" in pretrained
         else None,
     )
-    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, DECODER[config.model.model_size])
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config))
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:

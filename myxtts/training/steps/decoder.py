@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 import soxr
 import tensorflow as tf
@@ -69,7 +68,6 @@ class DecoderStage(TrainingStage):
         self.hifigan, self.speaker_encoder, self.settings = hifigan, speaker_encoder, settings
         self._frozen = frozen
         self._judged = settings.mel_only_steps == 0
-        self.first_batches = 0 if frozen.speaker_encoder is not None else 4
         self._mel = MelSpectrogram()
         self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL)
         self._loss_mel = MelSpectrogram(LOSS_MEL, whole=True)
@@ -146,12 +144,6 @@ class DecoderStage(TrainingStage):
 
     # The consumer's half
 
-    def fit_to(self, batches: list[Tensors]) -> None:
-        """Measure the speaker encoder's batch norms, once: held fixed, they are the same for one clip as for many."""
-        waves_BS = np.concatenate([batch["speaker_wave"].numpy() for batch in batches])
-        lengths_B = np.concatenate([batch["speaker_lengths"].numpy() for batch in batches])
-        measure_batch_norms(self.speaker_encoder, waves_BS, lengths_B)
-
     def begin_step(self, step: int) -> bool:
         judged = step >= self.settings.mel_only_steps
         changed, self._judged = judged != self._judged, judged
@@ -167,7 +159,8 @@ class DecoderStage(TrainingStage):
         if "speaker" in batch:
             speaker_BV = batch["speaker"]
         else:
-            speaker_BV = self.speaker_encoder(batch["speaker_wave"], batch["speaker_lengths"])
+            # With its batch norms held fixed the encoder's gradient grows without bound within ten steps.
+            speaker_BV = self.speaker_encoder(batch["speaker_wave"], batch["speaker_lengths"], training=seed is not None)
         made_BS = self.hifigan(batch["latents"], speaker_BV, training=True)
         mel = tf.reduce_mean(tf.abs(self._log_mel(real_BS) - self._log_mel(made_BS)))
         terms = {"mel": LossTerm(mel, MEL_WEIGHT)}
@@ -217,19 +210,6 @@ def speaker_waves(reference_BS: Any, lengths_B: Any, longest_s: float) -> tuple[
     for row, piece in enumerate(pieces):
         waves_BS[row, : len(piece)] = piece
     return waves_BS, np.array([len(piece) for piece in pieces], np.int32)
-
-
-def measure_batch_norms(encoder: SpeakerEncoder, waves_BS: NDArray[Any], lengths_B: NDArray[Any]) -> None:
-    """Give every batch norm of the encoder the mean and variance that it sees on these waves."""
-    norms = [layer for layer in encoder._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
-    before = [norm.momentum for norm in norms]
-    try:
-        for norm in norms:
-            norm.momentum = 0.0
-        encoder(tf.constant(waves_BS), tf.constant(lengths_B), training=True)
-    finally:
-        for norm, momentum in zip(norms, before, strict=True):
-            norm.momentum = momentum
 
 
 def _as_float(wave_S: NDArray[Any]) -> NDArray[np.float32]:

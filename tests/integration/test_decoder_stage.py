@@ -1,0 +1,142 @@
+"""Stage decoder in a process of its own: it learns, its two players keep apart, a restored state goes on the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
+from tests.processes import run, run_script
+
+SMALL = {
+    "gpt_layers": 1,
+    "gpt_width": 32,
+    "gpt_heads": 2,
+    "conditioning_layers": 1,
+    "perceiver_layers": 1,
+    "dvae_width": 32,
+    "dvae_code_width": 8,
+    "decoder_width": 32,
+    "speaker_width": 16,
+}
+
+LEARNING = """
+import json
+import numpy as np
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import TrainingError
+from myxtts.models.hifigan import samples_of
+from myxtts.runtime.seeds import seed_everything
+from myxtts.training.checkpoint import Checkpoint
+from myxtts.training.run import PARTS_AFTER
+from myxtts.training.trainer import XTTSTrainer
+
+MEL_ONLY = 20
+config = XTTSConfig(model_size="tiny", stage="decoder", max_steps=40, mel_only_steps=MEL_ONLY, learning_rate=4e-3, **SMALL)
+seed_everything(3)
+time_s = np.arange(22050) / 22050
+buzz = sum(6000 / k * np.sin(2 * np.pi * 140 * k * time_s) for k in range(1, 11)) * (0.6 + 0.4 * np.sin(20 * time_s))
+wave = buzz[None].astype("int16")
+host = dict(
+    wave=wave, wave_lengths=np.array([wave.shape[1]], "int32"), draw=np.array([0.3], "float32"),
+    text=np.arange(4, 12, dtype="int32")[None], text_lengths=np.array([8], "int32"),
+    reference=wave, reference_lengths=np.array([wave.shape[1]], "int32"),
+)
+
+trainer = XTTSTrainer(config)
+trainer.pretrained_parts = frozenset({"speaker_encoder"})
+trainer.start_stage("decoder")
+given = trainer.current_stage().process(host)
+frozen = dict(
+    given=sorted(given), speaker=float(np.linalg.norm(given["speaker"].numpy())),
+    learns=any("speaker_encoder" in v.path for v in trainer.current_stage().trainable_variables),
+)
+
+trainer.pretrained_parts = frozenset()
+trainer.start_stage("decoder")
+stage = trainer.current_stage()
+batch = stage.process(host)
+
+def weights(player):
+    return [np.array(v.numpy()) for v in stage.players[player]]
+def moved(player, before):
+    return float(np.mean([not np.array_equal(a, b) for a, b in zip(before, weights(player), strict=True)]))
+def learn():
+    return trainer.learn([trainer._whole_batch(batch)])
+
+before = {player: weights(player) for player in stage.players}
+mel = [learn().figures["mel"] for _ in range(MEL_ONLY)]
+warm = {player: moved(player, before[player]) for player in stage.players}
+judged = learn()
+after = {player: moved(player, before[player]) for player in stage.players}
+norms = [float(np.max(np.abs(w.numpy()))) for w in stage.speaker_encoder.weights if w.path.endswith("moving_mean")]
+held_out = trainer.evaluate([trainer._whole_batch(batch)])
+
+kept = Checkpoint(step=trainer.step_number, arrays=trainer.arrays(), state={})
+straight = [learn().loss for _ in range(2)]
+trainer.restore(kept)
+again = [learn().loss for _ in range(2)]
+try:
+    trainer.train_step(*[np.zeros([1, 4, 80])] * 4)
+    refused = ""
+except TrainingError as error:
+    refused = str(error)
+
+ids = {player: {id(v) for v in variables} for player, variables in stage.players.items()}
+print(json.dumps(dict(
+    samples=batch["wave"].shape[1] == samples_of(batch["latents"].shape[1]), norms=min(norms), mel=[mel[0], mel[-1]],
+    warm=warm, after=after, terms=sorted(judged.figures), loss=judged.loss, figures=judged.figures, held_out=held_out,
+    shared=len(ids["model"] & ids["judges"]), straight=straight, again=again, refused=refused, frozen=frozen,
+    published=PARTS_AFTER["decoder"], in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
+)))
+"""
+
+
+def test_the_decoder_learns_a_clip_and_both_players_learn_once_the_judges_join() -> None:
+    script = f"SMALL = {SMALL!r}\n{LEARNING}"
+    seen = json.loads(run_script(script, TF_NUM_INTRAOP_THREADS="1").splitlines()[-1])
+
+    assert seen["samples"]
+    assert seen["mel"][1] < 0.6 * seen["mel"][0]
+    assert seen["norms"] > 0, "every batch norm of the speaker encoder has gathered its statistics"
+    assert seen["shared"] == 0
+    assert seen["warm"]["judges"] == 0.0
+    assert seen["after"]["judges"] > 0.9
+    assert seen["after"]["model"] > 0.9
+    terms = seen["figures"]
+    assert seen["loss"] == pytest.approx(terms["mel"] + terms["adversarial"] + terms["features"], rel=1e-5)
+    assert set(seen["held_out"]) == {"loss", "mel", "mel_distance"}
+    assert seen["again"] == seen["straight"]
+    assert seen["in_checkpoint"]
+    assert "judges" not in seen["published"]
+    assert "stage decoder learns waves" in seen["refused"]
+    assert seen["frozen"]["given"] == ["latents", "speaker", "wave"]
+    assert seen["frozen"]["speaker"] == pytest.approx(1.0, abs=1e-4)
+    assert not seen["frozen"]["learns"]
+
+
+@pytest.mark.slow
+def test_the_decoder_follows_the_other_stages_on_two_devices_and_is_published(tmp_path: Path) -> None:
+    write_demo_corpus(tmp_path / "demo", DemoSettings(minutes=0.5), workers=1)
+    sizes = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    arguments = [
+        *("train_main.py", "--train-data", str(tmp_path / "demo"), "--run-dir", str(tmp_path / "run")),
+        *("--model-size", "tiny", *sizes, "--batch-size", "2", "--max-steps", "3", "--log-every", "1"),
+        *("--cache-dir", str(tmp_path / "cache")),
+        *("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
+    ]
+
+    spoken = run(*arguments)
+    assert spoken.returncode == 0, spoken.stderr
+    decoded = run(*arguments, "--stage", "decoder")
+    assert decoded.returncode == 0, decoded.stderr
+
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert [event["stage"] for event in events if event["event"] == "stage_done"] == ["codec", "gpt", "decoder"]
+    steps = [event for event in events if event["event"] == "step" and event["stage"] == "decoder"]
+    assert ["judges" in event for event in steps] == [False, False, True]
+    manifest = json.loads((tmp_path / "run" / "voice" / "manifest.json").read_text())
+    assert {"hifigan", "speaker_encoder"} <= set(manifest["metadata"]["parts"])
+    assert not [name for name in manifest["weights"] if name.startswith("discriminators")]

@@ -1,0 +1,65 @@
+"""Segments for the decoder: the wave that is learnt begins at the very sample that its first latent stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from myxtts.models.hifigan import samples_of
+from myxtts.training.steps.decoder import segment_starts, speaker_waves, target_segments
+
+RATE, OUTPUT_RATE, LATENT_SAMPLES, COUNT = 22050, 24000, 1024, 24
+
+
+def chirp(seconds: float, rate: int, offset_s: float = 0.0) -> np.ndarray:
+    """Rises from 200 Hz by 900 Hz a second, so that no other place of it looks the same."""
+    time_s = offset_s + np.arange(round(seconds * rate)) / rate
+    return 0.5 * np.sin(2 * np.pi * (200 * time_s + 450 * time_s**2))
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 40])
+def test_a_target_begins_at_the_sample_of_its_first_latent(start: int) -> None:
+    wave = (chirp(4.0, RATE) * 32767).astype(np.int16)[None]
+
+    target = target_segments(wave, np.array([wave.shape[1]]), np.array([start]), COUNT)[0]
+
+    wanted = chirp(2.0, OUTPUT_RATE, start * LATENT_SAMPLES / RATE)[: len(target)]
+    assert len(target) == samples_of(COUNT)
+    # A sample early or late would be off by 0.03 to 0.3. The clip's own first sample has no sound before it.
+    inner = slice(64, None) if start == 0 else slice(None)
+    assert np.max(np.abs(target - wanted)[inner]) < 5e-3
+    late = chirp(2.0, OUTPUT_RATE, start * LATENT_SAMPLES / RATE + 1 / OUTPUT_RATE)[: len(target)]
+    assert np.max(np.abs(target - late)) > 2e-2
+
+
+def test_a_target_is_silent_beyond_the_end_of_its_clip() -> None:
+    length = 10 * LATENT_SAMPLES
+    wave = np.full((1, 40 * LATENT_SAMPLES), 9000, np.int16)
+
+    target = target_segments(wave, np.array([length]), np.array([0]), COUNT)[0]
+
+    end = round(length * OUTPUT_RATE / RATE)
+    assert np.allclose(target[100 : end - 100], 9000 / 32768, atol=1e-3)
+    assert np.max(np.abs(target[end + 200 :])) < 1e-3
+
+
+def test_segments_lie_within_their_clips_and_reach_both_ends() -> None:
+    lengths = np.array([4 * RATE] * 3 + [RATE // 2])
+    latents = (4 * RATE // 256 + 1 + 3) // 4
+
+    starts = segment_starts(lengths, np.array([0.0, 0.5, 0.9999999, 0.7], np.float32), COUNT)
+
+    assert starts[0] == 0
+    assert 0 < starts[1] < starts[2]
+    assert starts[2] + COUNT == latents
+    assert starts[3] == 0, "a clip shorter than a segment begins at its beginning"
+
+
+def test_references_are_cut_and_resampled_for_the_speaker_encoder() -> None:
+    reference = np.stack([(chirp(3.0, RATE) * 32767).astype(np.int16)] * 2)
+
+    waves, lengths = speaker_waves(reference, np.array([3 * RATE, RATE]), 1.5)
+
+    assert lengths.tolist() == [24000, 16000]
+    assert np.max(np.abs(waves[0, 100:23900] - chirp(1.5, 16000)[100:23900])) < 5e-3
+    assert not waves[1, 16000:].any()
