@@ -160,7 +160,9 @@ class DecoderStage(TrainingStage):
             speaker_BV = batch["speaker"]
         else:
             # With its batch norms held fixed the encoder's gradient grows without bound within ten steps.
-            speaker_BV = self.speaker_encoder(batch["speaker_wave"], batch["speaker_lengths"], training=seed is not None)
+            speaker_BV = self.speaker_encoder(
+                batch["speaker_wave"], batch["speaker_lengths"], training=seed is not None
+            )
         made_BS = self.hifigan(batch["latents"], speaker_BV, training=True)
         mel = tf.reduce_mean(tf.abs(self._log_mel(real_BS) - self._log_mel(made_BS)))
         terms = {"mel": LossTerm(mel, MEL_WEIGHT)}
