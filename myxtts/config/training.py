@@ -47,7 +47,7 @@ class TrainingConfig:
     """Most steps of each stage; without it, the preset's recipe or --epochs, whichever ends first."""
 
     mel_only_steps: int | None = None
-    """Steps of stage decoder before its discriminators join; without it, the preset's recipe. 0 has them from the start."""
+    """Steps of stage decoder before its discriminators join; without it, the preset's recipe. 0: from the start."""
 
     seed: int = 0
     """Decides the order of the data, the initial weights and every sampled number."""

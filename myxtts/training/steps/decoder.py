@@ -18,7 +18,7 @@ import soxr
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import CONDITIONING_MEL, HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
+from myxtts.audio.mel import CONDITIONING_MEL, HOP, SAMPLE_RATE, MelSettings, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import (
@@ -84,7 +84,9 @@ class DecoderStage(TrainingStage):
 
     @property
     def players(self) -> dict[str, list[Any]]:
-        made_by = [self.hifigan] if self._frozen.speaker_encoder is not None else [self.hifigan, self.speaker_encoder]
+        made_by: list[Any] = (
+            [self.hifigan] if self._frozen.speaker_encoder is not None else [self.hifigan, self.speaker_encoder]
+        )
         return {
             MODEL: [v for layer in made_by for v in layer.trainable_variables],
             JUDGES: list(self.judges.trainable_variables),
@@ -180,9 +182,10 @@ class DecoderStage(TrainingStage):
 
 def segment_starts(wave_lengths_B: NDArray[Any], draw_B: NDArray[Any], count: int) -> NDArray[np.int32]:
     """The first latent of each clip's segment, at the place that `draw` (0 to 1) says; 0 for clips that are shorter."""
-    latents_B = code_lengths(frame_count(np.asarray(wave_lengths_B)))
+    latents_B = code_lengths(np.asarray(wave_lengths_B) // HOP + 1)
     room_B = np.maximum(latents_B - count, 0)
-    return np.minimum((room_B + 1) * draw_B, room_B).astype(np.int32)
+    starts_B: NDArray[np.int32] = np.minimum((room_B + 1) * draw_B, room_B).astype(np.int32)
+    return starts_B
 
 
 def target_segments(
