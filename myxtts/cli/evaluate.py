@@ -44,6 +44,9 @@ class EvaluateOptions:
     asr: str = "moonshine"
     """The recogniser: moonshine, none, or one of your own as package.module:factory."""
 
+    phones: bool = True
+    """Count phone errors too, where the corpus has a phonemes.csv; trains a recogniser on its clips on first use."""
+
     out: Path | None = None
     """Folder for evaluation.json, evaluation.html and the sounds; by default that of the run or voice."""
 
@@ -68,7 +71,7 @@ def main(argv: list[str]) -> int:
 
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
     judges = find_judges(options.asr)
-    if (options.data / "phonemes.csv").is_file():
+    if options.phones and (options.data / "phonemes.csv").is_file():
         add_phone_judge(judges, options.data, options.out or options.voice)
     refuse_without_judges(judges)
 
