@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
-import yaml
 
 from myxtts.cli.flags import changed_by_level, defaults_beneath, parse_options
 from myxtts.config.config import XTTSConfig
-from myxtts.config.loading import as_plain_values
+from myxtts.config.loading import as_plain_values, to_yaml_text
 from myxtts.errors import ConfigError
 from myxtts.monitoring.log import setup_logging
 from myxtts.runtime.inventory import find_inventory
@@ -88,6 +87,6 @@ def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision) -> 
         TRAINING_STARTS,
         "",
         "Resolved settings:",
-        yaml.safe_dump(as_plain_values(config), sort_keys=False, allow_unicode=True).rstrip(),
+        to_yaml_text(as_plain_values(config)).rstrip(),
     ]
     return "\n".join(lines)

@@ -72,8 +72,16 @@ def as_plain_values(config: XTTSConfig) -> dict[str, dict[str, Any]]:
 
 
 def write_yaml(config: XTTSConfig, path: str | Path) -> None:
-    text = yaml.safe_dump(as_plain_values(config), sort_keys=False, allow_unicode=True)
-    Path(path).write_text(text, encoding="utf-8")
+    Path(path).write_text(to_yaml_text(as_plain_values(config)), encoding="utf-8")
+
+
+def to_yaml_text(content: dict[str, Any]) -> str:
+    """YAML that people can read, Persian included; escaped only where YAML itself would misread a character."""
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    if yaml.safe_load(text) == content:
+        return text
+    # U+0085 and its like count as line ends when YAML reads them back.
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
 
 
 def _checked(name: str, value: Any) -> Any:

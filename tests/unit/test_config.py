@@ -38,8 +38,11 @@ def test_a_preset_fills_every_size_and_an_explicit_one_wins(size: str) -> None:
     assert None not in vars(ModelConfig(model_size=size)).values()  # type: ignore[arg-type]
 
 
-def test_a_resolved_configuration_loads_back_equal(tmp_path: Path) -> None:
-    config = XTTSConfig(model_size="tiny", data_gpu=0, model_gpu="1,2", train_data="صدا", optimization_level="enhanced")
+@pytest.mark.parametrize("folder", ["صدا", "a\x85b", " - : #"])
+def test_a_resolved_configuration_loads_back_equal(tmp_path: Path, folder: str) -> None:
+    config = XTTSConfig(
+        model_size="tiny", data_gpu=0, model_gpu="1,2", train_data=folder, optimization_level="enhanced"
+    )
 
     config.to_yaml(tmp_path / "config.yaml")
 
