@@ -134,10 +134,11 @@ def judge(voice: Voice, recogniser: Any, language: str, kind: Any, arguments: An
 def floors(voice: Voice, recogniser: Any, corpus: Path, out: Path) -> dict[str, Any]:
     from myxtts.audio.io import read_audio, write_audio
     from myxtts.audio.mel import MelSpectrogram
-    from myxtts.evaluation.phones import is_held_out_number, phones_of, read_phoneme_corpus
+    from myxtts.data.prepared import is_held_out
+    from myxtts.evaluation.phones import phones_of, read_phoneme_corpus
     from myxtts.models.ctc_paths import error_rate
 
-    clips = [clip for number, clip in enumerate(read_phoneme_corpus(corpus)) if is_held_out_number(number)]
+    clips = [clip for number, clip in enumerate(read_phoneme_corpus(corpus)) if is_held_out(number)]
     mel = MelSpectrogram()
     english = np.array(["-en-" in clip.path.name for clip in clips])
     wanted = [phones_of(clip.ipa) for clip in clips]

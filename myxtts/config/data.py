@@ -18,7 +18,7 @@ class DataConfig:
     """Folder of recordings to learn from (LJSpeech, VCTK, Common Voice or a JSONL manifest)."""
 
     val_data: str | None = None
-    """Folder held out for validation; without it every 20th clip of the training folder is held out."""
+    """Folder held out for validation; without it one clip of every 20 of the training folder is held out."""
 
     corpus_format: Literal["auto", "ljspeech", "vctk", "common-voice", "jsonl"] = "auto"
     """Form of the corpus; auto looks at the folder."""

@@ -31,6 +31,22 @@ REPORT = "report.json"
 INDEX_TYPES = {"wave_samples": "<u4", "text_tokens": "<u4", "speaker": "<i4", "language": "u1"}
 
 
+HOLDOUT_EVERY = 20
+
+
+def is_held_out(clip: int, every: int = HOLDOUT_EVERY) -> bool:
+    """Whether a clip is kept from training: one of each `every` in a row, at a place that changes from row to row.
+
+    Corpora repeat: every 20th clip of four speakers who take turns is always the same speaker.
+    """
+    row, place = divmod(clip, every)
+    return place == _held_place(row, every)
+
+
+def _held_place(row: int, every: int) -> int:
+    return zlib.crc32(row.to_bytes(8, "little")) % every
+
+
 @dataclass(frozen=True, slots=True)
 class ClipIndex:
     """One value a clip, memory-mapped; speakers and languages are positions in the corpus's lists."""
@@ -82,11 +98,14 @@ class PreparedCorpus:
         """Samples and token ids of a clip, as read-only views."""
         return decode_arrays(self._bytes(clip))
 
-    def split(self, holdout_every: int = 20) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Clips to train on and clips held out: every `holdout_every`th, one at least where there are two clips."""
+    def split(self, holdout_every: int = HOLDOUT_EVERY) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Clips to train on and clips held out: one of every `holdout_every`, one at least where there are two clips."""
         clips = np.arange(len(self), dtype=np.int64)
-        held = clips % holdout_every == holdout_every - 1
-        if not held.any() and len(clips) > 1:
+        held = np.zeros(len(self), bool)
+        rows = range(-(-len(self) // holdout_every))
+        chosen = np.array([row * holdout_every + _held_place(row, holdout_every) for row in rows], np.int64)
+        held[chosen[chosen < len(self)]] = True
+        if not held.any() and len(self) > 1:
             held[-1] = True
         return clips[~held], clips[held]
 

@@ -16,7 +16,7 @@ LEAST_REFERENCE_SECONDS = 1.5
 
 
 def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = False, group: str = "") -> list[Item]:
-    """Clips that training held out (every 20th), or all, each with another clip of its speaker as the reference."""
+    """Clips that training held out (one of 20), or all, each with another clip of its speaker as the reference."""
     learnt, kept = prepared.split()
     chosen = np.arange(len(prepared)) if all_clips else kept
     if len(chosen) == 0:

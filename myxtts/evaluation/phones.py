@@ -2,7 +2,7 @@
 
 It is apart from the model that is judged: its own weights, its own seed, trained on recordings only, never on what a
 model said. Sounds are IPA letters; stress, length and other marks, spaces and punctuation are not compared. A clip held
-out by `is_held_out_number` is never trained on, so the recogniser's own error on those is its floor.
+out by `is_held_out` is never trained on, so the recogniser's own error on those is its floor.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import MelSpectrogram
+from myxtts.data.prepared import is_held_out
 from myxtts.errors import DataError
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import error_rate, greedy_labels
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_STEPS = 900
 DEFAULT_SEED = 1234
-HOLDOUT_EVERY = 20
 _WIDTH = 160
 _CLIPS_AT_ONCE = 16
 _VERSION = 1
@@ -53,11 +53,6 @@ def read_phoneme_corpus(folder: str | Path) -> list[SpokenClip]:
         raise DataError(f"{listing} is not there", hint="make the corpus with `myxtts demo-corpus DIR`")
     lines = [line.split("|", 1) for line in listing.read_text(encoding="utf-8").splitlines() if line]
     return [SpokenClip(Path(folder) / "wavs" / f"{name}.wav", ipa) for name, ipa in lines]
-
-
-def is_held_out_number(number: int) -> bool:
-    """Whether the clip of this number is kept from training; the same clips that `PreparedCorpus.split` keeps."""
-    return number % HOLDOUT_EVERY == HOLDOUT_EVERY - 1
 
 
 class PhoneRecogniser:
@@ -127,7 +122,7 @@ def recogniser_of(
     path = cache / f"phones-{key}.npz"
     if path.is_file():
         return PhoneRecogniser.load(path)
-    learnt = [clip for number, clip in enumerate(clips) if not is_held_out_number(number)]
+    learnt = [clip for number, clip in enumerate(clips) if not is_held_out(number)]
     recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in phones_of(clip.ipa)}), seed=seed)
     recogniser.learn(learnt, steps=steps, seed=seed)
     cache.mkdir(parents=True, exist_ok=True)

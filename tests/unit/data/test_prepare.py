@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from myxtts.data.prepare import PrepareProgress, prepare
-from myxtts.data.prepared import REFUSED, PreparedCorpus, open_prepared
+from myxtts.data.prepared import REFUSED, PreparedCorpus, is_held_out, open_prepared
 from myxtts.errors import DataError
 from tests.corpus_maker import folder_digest, make_ljspeech, sentence, settings, tone
 
@@ -225,14 +225,22 @@ def test_a_flipped_bit_in_a_shard_is_found_when_it_is_read(tmp_path: Path) -> No
         read_all()
 
 
-def test_every_twentieth_clip_is_held_out_and_one_at_least(tmp_path: Path) -> None:
+def test_one_clip_of_every_twenty_is_held_out_and_one_at_least(tmp_path: Path) -> None:
     prepared = prepare(make_ljspeech(tmp_path / "corpus", 41), settings(tmp_path), workers=1)
 
     train, held_out = prepared.split()
 
-    assert held_out.tolist() == [19, 39]
+    assert [clip // 20 for clip in held_out.tolist()][:2] == [0, 1]
     assert sorted([*train.tolist(), *held_out.tolist()]) == list(range(41))
-    assert [len(part) for part in prepared.split(holdout_every=100)] == [40, 1]
+    assert [len(part) for part in prepared.split(holdout_every=1000)] == [40, 1]
+
+
+@pytest.mark.parametrize("turn", [2, 4, 5, 8, 10])
+def test_speakers_who_take_turns_are_all_held_out(turn: int) -> None:
+    held_out = [clip for clip in range(1400) if is_held_out(clip)]
+
+    assert len(held_out) == 70
+    assert {clip % turn for clip in held_out} == set(range(turn))
 
 
 def test_preparing_imports_no_tensorflow(tmp_path: Path) -> None:
