@@ -99,7 +99,7 @@ class PreparedCorpus:
         return decode_arrays(self._bytes(clip))
 
     def split(self, holdout_every: int = HOLDOUT_EVERY) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Clips to train on and clips held out: one of every `holdout_every`, one at least where there are two clips."""
+        """Clips to train on and clips held out: one of every `holdout_every`, one at least of two clips."""
         clips = np.arange(len(self), dtype=np.int64)
         held = np.zeros(len(self), bool)
         rows = range(-(-len(self) // holdout_every))
