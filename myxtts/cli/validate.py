@@ -146,9 +146,12 @@ class DualPipelineCheck:
 
         assert self._plan.data is not None
         losses = []
+        stage = self._trainer.current_stage()
+        sample = ToneSource()
+        stage.fit_to([stage.process(next(sample)) for _ in range(stage.first_batches)])
         with Pipeline(
             ToneSource(),
-            self._trainer.current_stage().process,
+            stage.process,
             data_device=self._plan.data.name,
             model_devices=[self._plan.model.name],
             buffer_size=4,

@@ -47,7 +47,11 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def start_prepare(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", PREPARE, str(corpus), str(out)])
+    # A shell that starts the tests in the background makes its children deaf to Ctrl-C; this one must hear it.
+    return subprocess.Popen(
+        [sys.executable, "-c", PREPARE, str(corpus), str(out)],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def wait_for(condition: object, process: subprocess.Popen[bytes]) -> None:
