@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/python -m myxtts demo $(DEMO)
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: setup
 	$(BIN)/ruff check .
