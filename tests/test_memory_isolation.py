@@ -18,10 +18,12 @@ TRAINER = """
 import json
 from myxtts.cli.validate import ToneSource
 from myxtts.config.config import XTTSConfig
+from myxtts.runtime.seeds import seed_everything
 from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
 from myxtts.training.trainer import XTTSTrainer
 
-config = XTTSConfig(model_size="tiny", simulate_gpus=2, max_steps=4)
+config = XTTSConfig(model_size="tiny", simulate_gpus=2, max_steps=8, learning_rate=3e-4)
+seed_everything(1)
 trainer = MemoryIsolatedDualGPUTrainer(
     config, data_gpu_id=0, model_gpu_id=1, data_gpu_memory_limit=4096, model_gpu_memory_limit=8192
 )
@@ -30,7 +32,7 @@ source = ToneSource()
 processed = trainer.process_batch(next(source))
 trainer.current_stage().fit_to([processed])
 moved = trainer.transfer_batch(processed)
-results = [trainer.train_batch(moved) for _ in range(3)]
+results = [trainer.train_batch(moved) for _ in range(8)]
 def short(tensor): return "/" + tensor.backing_device.rsplit("device:", 1)[1]
 print(json.dumps(dict(
     inherits=isinstance(trainer, XTTSTrainer),

@@ -100,6 +100,7 @@ class DualPipelineCheck:
             yield f"{role.role} work runs on {role.label}, read from its tensor"
 
     def model_creation(self) -> Iterator[str]:
+        from myxtts.runtime.seeds import seed_everything
         from myxtts.training.trainer import XTTSTrainer
 
         began = time.perf_counter()
@@ -108,8 +109,9 @@ class DualPipelineCheck:
             data_gpu=self._options.data_gpu,
             model_gpu=self._options.model_gpu,
             max_steps=TRAINING_STEPS,
-            learning_rate=2e-3,
+            learning_rate=5e-4,
         )
+        seed_everything(config.training.seed)
         self._trainer = XTTSTrainer(config)
         self._trainer.start_stage("codec")
         variables = self._trainer.current_stage().trainable_variables
