@@ -192,39 +192,11 @@ def bench_index(scratch: Path, clips: int) -> dict[str, float]:
     return result
 
 
-def bench_mel(prepared: Any) -> dict[str, float]:
-    """Our mel on real batches beside librosa's on the same clips one by one."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import librosa
-
-    from myxtts.audio.mel import MelSpectrogram
-    from myxtts.data.batching import batches
-
-    ready = list(batches(prepared, config=DataConfig(batch_seconds=60.0), seed=0, epochs=1))[:4]
-    clips = [
-        row[:length].astype(np.float32) / 32768
-        for batch in ready
-        for row, length in zip(batch["wave"], batch["wave_lengths"], strict=True)
-    ]
-    mel = MelSpectrogram()
-
-    def ours() -> None:
-        for batch in ready:
-            mel(batch["wave"], batch["wave_lengths"])[0].numpy()
-
-    def theirs() -> None:
-        for clip in clips:
-            power = librosa.feature.melspectrogram(y=clip, sr=22050, n_fft=1024, hop_length=256, n_mels=80, fmax=8000)
-            np.log(np.maximum(power, 1e-5))
-
-    ours(), theirs()
-    rounds = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(ROUNDS)]
-    ours_s, theirs_s = (statistics.median(side) for side in zip(*rounds, strict=True))
-    return {
-        "ours_clips_per_cpu_second": round(len(clips) / ours_s),
-        "librosa_clips_per_cpu_second": round(len(clips) / theirs_s),
-        "times_librosa": round(theirs_s / ours_s, 2),
-    }
+def bench_mel() -> dict[str, float]:
+    """Our mel beside librosa's, by `bench.mel`: a process of its own, because it holds both to one thread."""
+    result = subprocess.run([sys.executable, "-m", "bench.mel"], capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(result.stdout)
+    return figures
 
 
 def run(corpus: Path | None = None) -> dict[str, Any]:
@@ -237,7 +209,7 @@ def run(corpus: Path | None = None) -> dict[str, Any]:
         results["read"] = bench_reading(source, prepared)
         for clips in INDEX_SIZES:
             results[f"index of {clips} clips"] = bench_index(scratch, clips)
-        results["mel"] = bench_mel(prepared)
+        results["mel"] = bench_mel()
     return results
 
 
