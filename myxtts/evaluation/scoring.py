@@ -6,11 +6,11 @@ import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.models.ctc_paths import edit_distance
 from myxtts.text.normalise import normalise
 from myxtts.text.phonemes import phonemes
 
@@ -30,16 +30,6 @@ class ErrorCount:
 
     def __add__(self, other: ErrorCount) -> ErrorCount:
         return ErrorCount(self.errors + other.errors, self.length + other.length)
-
-
-def edit_distance(wanted: Sequence[Any], found: Sequence[Any]) -> int:
-    """Fewest insertions, deletions and substitutions between two sequences."""
-    row = list(range(len(found) + 1))
-    for i, want in enumerate(wanted, 1):
-        diagonal, row[0] = row[0], i
-        for j, have in enumerate(found, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (want != have))
-    return row[-1]
 
 
 def spoken_words(text: str, language: str) -> list[str]:

@@ -101,6 +101,7 @@ def error_rate(wanted: Sequence[Sequence[Any]], heard: Sequence[Sequence[Any]]) 
 
 
 def edit_distance(wanted: Sequence[Any], heard: Sequence[Any]) -> int:
+    """Fewest insertions, deletions and substitutions between two sequences."""
     row = list(range(len(heard) + 1))
     for number, symbol in enumerate(wanted, 1):
         diagonal, row[0] = row[0], number
