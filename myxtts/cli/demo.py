@@ -35,10 +35,10 @@ class DemoOptions:
     minutes: float = 18.0
     """Longest training; what is trained by then speaks."""
 
-    corpus_minutes: float = 60.0
+    corpus_minutes: float = 150.0
     """How much speech to learn from."""
 
-    voices: int = 4
+    voices: int = 3
     """Speakers of the corpus, 1 to 6."""
 
     sentences: int = 60

@@ -20,11 +20,11 @@ class Args:
     minutes: float = 60.0
     """About how much speech to make; an hour takes about half a minute on two cores."""
 
-    voices: int = 4
+    voices: int = 3
     """How many speakers, 1 to 6; each speaks every language."""
 
-    languages: tuple[str, ...] = ("en", "fa")
-    """Languages to speak, of en and fa."""
+    languages: tuple[str, ...] = ("en", "en", "fa")
+    """Languages to speak in turns, of en and fa; one that is named twice is spoken twice as often."""
 
     seed: int = 0
     """Another seed gives other texts."""

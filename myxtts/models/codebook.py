@@ -14,9 +14,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-DECAY = 0.98
+DECAY = 0.99
 DEAD_SHARE = 0.1
-"""A code is dead when its running count is below this share of the average; unused, it gets there in 115 updates."""
+"""A code is dead when its running count is below this share of the average; unused, it gets there in 230 updates."""
 RECENT_UPDATES = 100
 """A code is in use when one of the last so many updates chose it."""
 _EPSILON = 1e-5
