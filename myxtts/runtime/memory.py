@@ -118,7 +118,9 @@ def get_optimal_memory_limits(
 
 
 def _process_mb() -> float:
-    return float(psutil.Process().memory_info().rss) / 2**20
+    info = psutil.Process().memory_info()
+    # Without file-backed pages: those of the mapped shards grow through the first epoch and cost nothing.
+    return float(info.rss - getattr(info, "shared", 0)) / 2**20
 
 
 def _driver_used_mb(physical: int | None) -> float | None:
