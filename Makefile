@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= cpu,dev
+COMMA := ,
+# Named by the extras, so that asking for more of them installs them.
+INSTALLED := $(VENV)/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
 .PHONY: setup demo test check bench clean
 
-setup: $(VENV)/.installed
+setup: $(INSTALLED)
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (about two minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
