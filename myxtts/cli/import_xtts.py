@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
 def import_folder(source: Path, out: Path) -> None:
     from myxtts.config.config import XTTSConfig
-    from myxtts.models.coqui.folder import read_folder
+    from myxtts.models.coqui.folder import read_folder, sampling_of
     from myxtts.models.weights import save_arrays
     from myxtts.text.tokenizer import XttsTokenizer, load_tokenizer
 
@@ -50,5 +50,6 @@ def import_folder(source: Path, out: Path) -> None:
     XTTSConfig(model=config).to_yaml(out / "config.yaml")
     tokenizer.save(out / "tokenizer.json")
     # Last, because its manifest marks the folder as whole.
-    path = save_arrays(out, weights, {"source": source.name, "normed_conditioning": True})
+    facts = {"source": source.name, "normed_conditioning": True, "sampling": sampling_of(source)}
+    path = save_arrays(out, weights, facts)
     print(f"Wrote {path} ({path.stat().st_size / 1e9:.2f} GB)")

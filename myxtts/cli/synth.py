@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,17 +74,19 @@ class SynthOptions:
     speed: float = 1.0
     """1.2 is a fifth faster, at the same pitch."""
 
-    temperature: float = 0.5
-    """Below 1 prefers likely sounds; 0 always takes the likeliest."""
+    temperature: float | None = None
+    """Below 1 prefers likely sounds; 0 always takes the likeliest. By default as the voice says, 0.5 for our own."""
 
-    top_k: int = 50
-    """Only the k likeliest codes can be drawn; 0 for all."""
+    top_k: int | None = None
+    """Only the k likeliest codes can be drawn; 0 for all. By default as the voice says, 50 for our own."""
 
-    top_p: float = 0.85
-    """Only the likeliest codes that together have this probability can be drawn."""
+    top_p: float | None = None
+    """Only the likeliest codes that together have this probability can be drawn. By default as the voice says, 0.85
+    for our own."""
 
-    repetition_penalty: float = 2.0
-    """Above 1 makes codes that were spoken already less likely."""
+    repetition_penalty: float | None = None
+    """Above 1 makes codes that were spoken already less likely. By default as the voice says: 1 (off) for one that
+    was trained with alignments, 2 without, XTTS's own for an imported one."""
 
     guards: bool = True
     """Notice loops, skips and runaway endings, try again with another seed, and cut what stays wrong."""
@@ -164,7 +166,6 @@ def numbered(out: Path, number: int, count: int) -> Path:
 
 def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
     from myxtts.models.guards import GuardConfig
-    from myxtts.models.sampling import Sampling
 
     latents = synthesizer.latents(list(options.reference) or None, speaker=options.speaker, language=options.language)
     if options.save_voice is not None:
@@ -175,12 +176,7 @@ def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]
         "seed": options.seed,
         "speed": options.speed,
         "guards": GuardConfig() if options.guards else None,
-        "sampling": Sampling(
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            repetition_penalty=options.repetition_penalty,
-        ),
+        "sampling": replace(synthesizer.voice.sampling, **_given(options)),
     }
     if options.stream:
         return _stream(synthesizer, options, texts[0], manner)
@@ -194,6 +190,12 @@ def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]
             failed += 1
             print(f"text {number} was not spoken: {error.problem}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _given(options: SynthOptions) -> dict[str, Any]:
+    """What the flags say about how codes are drawn."""
+    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def _speak_one(

@@ -29,8 +29,7 @@ class Sampling:
     """Only the likeliest codes that together have this probability can be drawn."""
 
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of codes that were spoken already; 1 is off. A voice that was
-    trained without alignments needs 2; one with them speaks worse for it, since sounds do come back in a sentence."""
+    """Divides positive and multiplies negative logits of codes that were spoken already; 1 is off."""
 
     def __post_init__(self) -> None:
         in_range("--temperature", self.temperature, 0.0, 10.0, hint="0 is greedy, 0.5 the default")
@@ -48,6 +47,9 @@ class Sampling:
         )
 
 
+WITHOUT_ALIGNMENT = Sampling(repetition_penalty=2.0)
+"""A voice that was trained without alignments loops without a penalty; one with them speaks worse for it, since sounds
+do come back in a sentence."""
 GREEDY = Sampling(temperature=0.0, repetition_penalty=1.0)
 
 

@@ -23,7 +23,7 @@ from myxtts.errors import SynthesisError
 from myxtts.models.generation import Generator
 from myxtts.models.guarded import Spoken, generate_guarded
 from myxtts.models.guards import GuardConfig
-from myxtts.models.sampling import Sampling
+from myxtts.models.sampling import WITHOUT_ALIGNMENT, Sampling
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis import references
 from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder
@@ -68,8 +68,15 @@ class Voice:
     longest_tokens: int = PIECE_TOKENS
     reference_seconds: float = references.XTTS_REFERENCE_SECONDS
     alignment_heads: tuple[tuple[int, int], ...] = ()
+    published_sampling: Sampling | None = None
+    """How an imported voice's makers let it draw codes."""
     normed_conditioning: bool = False
     """XTTS v2's conditioning reads mels divided by the DVAE's channel norms; voices of our own do not."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How it draws codes unless it is told otherwise."""
+        return self.published_sampling or (Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT)
 
 
 def load_voice(path: str | Path) -> Voice:
@@ -97,6 +104,7 @@ def load_voice(path: str | Path) -> Voice:
         longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
         reference_seconds=facts.get("reference_seconds", references.XTTS_REFERENCE_SECONDS),
         alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
+        published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
         normed_conditioning=facts.get("normed_conditioning", False),
     )
 
@@ -202,7 +210,12 @@ class Synthesizer:
         in_range("--seed", seed, 0, 2**31 - 1, hint="any whole number from 0 on")
         code = find_language(language).code
         return _Manner(
-            latents=latents, language=code, seed=seed, speed=speed, sampling=sampling or Sampling(), guards=guards
+            latents=latents,
+            language=code,
+            seed=seed,
+            speed=speed,
+            sampling=sampling or self.voice.sampling,
+            guards=guards,
         )
 
     def _pieces(self, text: str, manner: _Manner, report: SpeechReport, at_once: int) -> Iterator[SpokenPiece]:

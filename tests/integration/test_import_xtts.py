@@ -12,6 +12,7 @@ from myxtts.cli.import_xtts import main
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import CheckpointError, ConfigError, UsageError
 from myxtts.models.guards import GuardConfig
+from myxtts.models.sampling import Sampling
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.text.tokenizer import load_tokenizer
 from tests.golden import formula, gpt_case
@@ -71,7 +72,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_state(folder / "dvae.pth", dvae_state())
     stats_M = DVAE.mel_stats()
     write(folder / "mel_stats.pth", tensor(stats_M, "0"), {"0": stats_M})
-    (folder / "config.json").write_text(json.dumps({"model_args": MODEL_ARGS}))
+    (folder / "config.json").write_text(json.dumps({"model_args": MODEL_ARGS, "repetition_penalty": 7.0}))
     (folder / "vocab.json").write_text(json.dumps(vocabulary(gpt_case.TEXT_VOCAB)))
     return folder
 
@@ -115,6 +116,7 @@ def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_the
     speech = synthesizer.speak("a", reference=[reference], language="en", guards=GuardConfig(retries=0))
 
     assert synthesizer.voice.normed_conditioning
+    assert synthesizer.voice.sampling == Sampling(temperature=0.75, repetition_penalty=7.0)
     assert speech.sample_rate == 24000
     assert speech.seconds > 0
 

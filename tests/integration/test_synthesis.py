@@ -157,3 +157,11 @@ def test_a_voice_with_a_decoder_speaks_at_24_khz(tmp_path: Path) -> None:
     assert speech.sample_rate == 24000
     assert {word.source for word in speech.words} == {"estimated"}
     assert synthesizer.codec is None
+
+
+def test_only_a_voice_without_alignments_has_a_penalty_on_repetition(tmp_path: Path) -> None:
+    plain = load_voice(make_voice(tmp_path / "plain", ["dvae", "conditioning", "gpt"]))
+    aligned = load_voice(make_voice(tmp_path / "aligned", ["dvae", "conditioning", "gpt"], alignment_heads=[[1, 0]]))
+
+    assert plain.sampling.repetition_penalty == 2.0
+    assert aligned.sampling.repetition_penalty == 1.0

@@ -19,6 +19,7 @@ from myxtts.models.coqui.mapping import Weights, under
 from myxtts.models.coqui.reader import read_pth, state_dict
 from myxtts.models.hifigan import HOP_SAMPLES, INPUT_SAMPLE_RATE, OUTPUT_SAMPLE_RATE
 
+XTTS_SAMPLING = {"temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0}
 NEEDED = ("model.pth", "dvae.pth", "config.json", "vocab.json")
 _SIZES = {
     "gpt_layers": "gpt_layers",
@@ -67,6 +68,12 @@ def read_folder(
         **dvae_weights(codec, mel_stats_M),
     }
     return config, weights
+
+
+def sampling_of(folder: Path) -> dict[str, float]:
+    """How the published voice draws its codes; where config.json does not say, as XTTS v2 does."""
+    content = _read_json(folder / "config.json")
+    return {name: content.get(name, usual) for name, usual in XTTS_SAMPLING.items()}
 
 
 def sizes_of(state: Weights, codec: Weights) -> dict[str, int]:
