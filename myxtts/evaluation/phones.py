@@ -27,7 +27,7 @@ from myxtts.models.ctc_paths import error_rate, greedy_labels
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_STEPS = 900
+DEFAULT_STEPS = 500
 DEFAULT_SEED = 1234
 _WIDTH = 160
 _CLIPS_AT_ONCE = 16
