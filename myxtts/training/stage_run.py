@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
@@ -26,6 +27,7 @@ from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.alignment import Alignments, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from myxtts.training.sources import DrawnBatches, size_of
@@ -77,6 +79,13 @@ class StageRun:
 
     def run(self) -> bool:
         """Train to the end. `False` if it was asked to stop before; the state is saved either way."""
+        try:
+            return self._run()
+        except tf.errors.ResourceExhaustedError as error:
+            # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
+            raise out_of_memory(error, self.trainer.plan, self._batch_words()) from error
+
+    def _run(self) -> bool:
         training = self.config.training
         recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
@@ -107,6 +116,11 @@ class StageRun:
         if finished:
             self.events.write("stage_done", stage=self.stage, step=self.trainer.step_number)
         return finished
+
+    def _batch_words(self) -> str:
+        recipe = recipe_for(self.config, self.stage)
+        size = f"{recipe.batch_size} clips" if recipe.batch_size is not None else f"{recipe.batch_seconds:g} s of audio"
+        return f"a batch of {size} of stage {self.stage}"
 
     # Beginning
 
@@ -165,18 +179,18 @@ class StageRun:
 
     def _pipeline(self, source: DrawnBatches) -> PipelineBase:
         plan, data = self.trainer.plan, self.config.data
-        common: dict[str, Any] = {
-            "data_device": plan.producer_device,
-            "model_devices": [role.name for role in plan.models],
-            "start_delay_s": data.model_start_delay,
-            "deep_copy": plan.simulated,
-            "split": split_rows if len(plan.models) > 1 else None,
-            "measure": size_of,
-        }
-        process = self.trainer.current_stage().process
-        if plan.two_roles:
-            return Pipeline(source, process, buffer_size=data.buffer_size, **common)
-        return SequentialPipeline(source, process, host_buffer_size=data.buffer_size, **common)
+        schedule = Pipeline if plan.two_roles else SequentialPipeline
+        return schedule(
+            source,
+            self.trainer.current_stage().process,
+            data_device=plan.producer_device,
+            model_devices=[role.name for role in plan.models],
+            buffer_size=data.buffer_size,
+            start_delay_s=data.model_start_delay,
+            deep_copy=plan.simulated,
+            split=split_rows if len(plan.models) > 1 else None,
+            measure=size_of,
+        )
 
     def _warm_up(self, pipeline: PipelineBase) -> None:
         logger.info(warmup_line(self.config.data.model_start_delay))
@@ -220,7 +234,10 @@ class StageRun:
         if report.leaking and not self._leak_reported:
             self._leak_reported = True
             logger.warning("%s on %s", report.describe(), device)
-            self.events.write("leak", device=device, mb_per_step=report.rate_mb_per_1000_steps / 1000)
+            rate_mb = report.rate_mb_per_1000_steps / 1000
+            self.events.write(
+                "leak", device=device, mb_per_step=rate_mb, stage=self.stage, step=self.trainer.step_number
+            )
 
     def _warn(self, message: str, hint: str) -> None:
         # One warning for each flag to change: the figures in the words differ from window to window.

@@ -28,6 +28,7 @@ from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.strategy import get_device_context, make_strategy
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint
 from myxtts.training.optim import AdamW, sum_over_replicas
+from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.stages import make_stage
 from myxtts.training.steps.stage import Objective, Tensors, TrainingStage
@@ -101,6 +102,7 @@ class XTTSTrainer:
         # flow over tensors, and autograph's rewriting costs ten times the tracing itself.
         options = {"autograph": False, "reduce_retracing": not jit}
         self._run_gradients = tf.function(self._distributed_gradients, **options)
+        self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_aftermath = tf.function(self._distributed_aftermath, **options)
         self._run_evaluation = tf.function(self._distributed_evaluation, **options)
@@ -135,28 +137,25 @@ class XTTSTrainer:
                 passes.append((batch, passed))
                 total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
             loss = float(np.mean([float(_first(self, passed["loss"])) for _, passed in passes]))
-            norm = self._mean_norm(total, len(batches))
+            scale = tf.constant(1.0 / len(batches), tf.float32)
+            norms = self._run_norms(total, scale)
+            norm = float(np.linalg.norm(_first(self, norms)))
             finite = bool(np.isfinite(norm) and np.isfinite(loss))
             if finite:
-                self._update(total, len(batches))
+                self._update(total, scale, norms)
                 for batch, passed in passes:
                     if passed["aftermath"]:
                         self._run_aftermath(self._per_replica(batch), passed["aftermath"], step)
         except tf.errors.ResourceExhaustedError as error:
-            raise out_of_memory(error, batches, self.plan) from error
+            raise out_of_memory(error, self.plan, _words(batches[0])) from error
         self._count_skips(finite)
         self.step_number += 1
         figures = {name: float(_first(self, value)) for name, value in passes[-1][1]["figures"].items()}
         return StepResult(self.step_number, loss, figures, norm, skipped=not finite)
 
-    def _update(self, total: Any, batches: int) -> None:
+    def _update(self, total: Any, scale: tf.Tensor, norms: Any) -> None:
         assert self.optimizer is not None
-        scale = tf.constant(1.0 / batches, tf.float32)
-        self._run_update(total, scale, self.optimizer.factors(self.step_number - self.skipped_steps))
-
-    def _mean_norm(self, total: Any, batches: int) -> float:
-        local = self.strategy.experimental_local_results(total)[0]
-        return float(tf.linalg.global_norm(tf.nest.flatten(local))) / batches
+        self._run_update(total, scale, norms, self.optimizer.factors(self.step_number - self.skipped_steps))
 
     def _add(self, left: Any, right: Any) -> Any:
         return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
@@ -213,18 +212,32 @@ class XTTSTrainer:
 
         return self.strategy.run(replica, args=(batch, seed, step))
 
-    def _distributed_update(self, total: Any, scale: tf.Tensor, factors: tf.Tensor) -> None:
+    def _distributed_norms(self, total: Any, scale: tf.Tensor) -> Any:
+        """The length of each player's mean gradient, [players]."""
+
+        def norms(total: list[tf.Tensor], scale: tf.Tensor) -> tf.Tensor:
+            return scale * tf.stack([tf.linalg.global_norm(own) for own in self._by_player(total)])
+
+        return self.strategy.run(norms, args=(total, scale))
+
+    def _distributed_update(self, total: Any, scale: tf.Tensor, norms: Any, factors: tf.Tensor) -> None:
         recipe, optimizer = self.recipe, self.optimizer
         assert recipe is not None
         assert optimizer is not None
-        sizes = [len(variables) for variables in self.current_stage().players.values()]
 
-        def clipped(total: list[tf.Tensor], scale: tf.Tensor) -> list[tf.Tensor]:
-            remaining = iter([gradient * scale for gradient in total])
-            own = [list(itertools.islice(remaining, size)) for size in sizes]
-            return [g for gradients in own for g in tf.clip_by_global_norm(gradients, recipe.clip_norm)[0]]
+        def clipped(total: list[tf.Tensor], scale: tf.Tensor, norms: tf.Tensor) -> list[tf.Tensor]:
+            players = enumerate(self._by_player([gradient * scale for gradient in total]))
+            return [
+                gradient
+                for number, own in players
+                for gradient in tf.clip_by_global_norm(own, recipe.clip_norm, use_norm=norms[number])[0]
+            ]
 
-        optimizer.apply(self.strategy.run(clipped, args=(total, scale)), factors)
+        optimizer.apply(self.strategy.run(clipped, args=(total, scale, norms)), factors)
+
+    def _by_player(self, gradients: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
+        remaining = iter(gradients)
+        return [list(itertools.islice(remaining, len(own))) for own in self.current_stage().players.values()]
 
     def _distributed_aftermath(self, batch: Any, aftermath: Any, step: tf.Tensor) -> None:
         after_update = self.current_stage().after_update
@@ -324,18 +337,11 @@ def plan_of_process(config: XTTSConfig) -> DevicePlan:
     return plan
 
 
-def out_of_memory(error: Exception, batches: Sequence[DeviceBatch], plan: DevicePlan) -> TrainingError:
-    """Names what was asked for and the flags that ask for less."""
-    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].replicas[0].items())
-    limit = plan.model.memory_limit_mb
-    within = f" within --model-gpu-memory {limit}" if limit is not None else ""
-    asked = next((line for line in str(error).splitlines() if "OOM" in line or "allocat" in line.lower()), "")
-    return TrainingError(
-        f"{plan.model.label} is out of memory{within} on a batch of {shapes}. {asked}".strip(),
-        hint="lower --batch-size (and raise --grad-accum to keep the sum), "
-        + ("raise --model-gpu-memory, " if limit is not None else "")
-        + "or lower --max-clip-seconds",
-    )
+def _words(batch: DeviceBatch) -> str:
+    """A batch for people: how many clips, and what each tensor measures."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in batch.replicas[0].items()}
+    clips = next(iter(shapes.values()))[0]
+    return f"a batch of {clips} clips ({', '.join(f'{name} {shape}' for name, shape in shapes.items())})"
 
 
 def _weighted(objective: Objective, shares: Tensors, players: Mapping[str, Any]) -> dict[str, dict[str, tf.Tensor]]:
