@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from tests.processes import run, run_script
 from tests.small_model import SIZES
-from tests.training_processes import arguments, events, log_of, started, wait_for_step
+from tests.training_processes import arguments, events, log_of, losses, started, wait_for_step
 
 
 @pytest.fixture(scope="module")
@@ -112,26 +113,22 @@ def test_out_of_memory_names_the_device_the_batch_the_limit_and_how_much_was_ask
         assert f"raise --{role}-gpu-memory" in hint
 
 
-def test_shards_that_vanish_or_are_cut_while_training_lose_no_step(corpus: Path, tmp_path: Path) -> None:
-    """A file that is open stays readable when it is removed; one that is cut is named, and built again by itself."""
-    own = tmp_path / "demo"
+def test_shards_that_vanish_while_training_lose_no_step_and_are_built_again(corpus: Path, tmp_path: Path) -> None:
+    """An open file stays readable when it is removed; the next start of the run finds it missing."""
+    own, folder = tmp_path / "demo", tmp_path / "run"
     shutil.copytree(corpus, own)
-    folder = tmp_path / "run"
-    command = arguments(own, folder, "--stage", "codec", "--samples", "0", "--checkpoint-every", "2")
-    endless = [*command, "--max-steps", "100000", "--epochs", "100000"]
-    process = started(endless, folder)
-    wait_for_step(process, folder, 3)
+    command = arguments(own, folder, "--stage", "codec", "--samples", "0", "--epochs", "100000")
+    process = started([*command, "--max-steps", "100000"], folder)
+    wait_for_step(process, folder, 20)
 
     for shard in (tmp_path / "cache").rglob("*.array_record"):
-        shard.write_bytes(b"")
-    assert process.wait(timeout=120) == 1
-    log = log_of(folder).read_text(encoding="utf-8")
-    assert ".array_record" in log
-    assert "is damaged" in log
-    assert "prepare" in log
+        shard.unlink()
+    wait_for_step(process, folder, max(losses(folder)) + 40)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 0, log_of(folder).read_text(encoding="utf-8")
+    reached = max(losses(folder))
+    again = run(*command, "--max-steps", str(reached + 2))
 
-    reached = max(event["step"] for event in events(folder) if event["event"] == "step")
-    again = run(*command, "--max-steps", str(reached + 4), "--epochs", "100000")
     assert again.returncode == 0, again.stderr
     assert "it is built again" in again.stderr
-    assert "continues at step" in again.stderr
+    assert f"continues at step {reached}" in again.stderr
