@@ -24,6 +24,9 @@ from myxtts.monitoring.verdict import judge
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
+NARROW_BAR_WIDTH = 16
+TWO_COLUMNS = 140
+"""Terminal width from which a device's line fits into half of it."""
 PROCESS_MEMORY = "process RSS"
 """Source of a reading that is the whole process's, because the device has no memory of its own to ask."""
 
@@ -91,8 +94,8 @@ def render(state: RunState, width: int) -> RenderableType:
     """The panel for a terminal of `width` columns."""
     parts: list[RenderableType] = [_progress(state)]
     speed = _speed(state)
-    devices = _devices(state)
-    if width >= 110:
+    devices = _devices(state, NARROW_BAR_WIDTH if width >= TWO_COLUMNS else BAR_WIDTH)
+    if width >= TWO_COLUMNS:
         columns = Table.grid(expand=True, padding=(0, 4, 0, 0))
         columns.add_column(ratio=1)
         columns.add_column(ratio=1)
@@ -221,10 +224,10 @@ def _speed(state: RunState) -> RenderableType:
     return table
 
 
-def _devices(state: RunState) -> RenderableType:
+def _devices(state: RunState, bar_width: int) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", min_width=8)
-    table.add_column(width=BAR_WIDTH)
+    table.add_column(width=bar_width)
     table.add_column(justify="right")
     table.add_column(style="dim")
     window = state.window
@@ -236,14 +239,14 @@ def _devices(state: RunState) -> RenderableType:
         memory = state.memory_of(device, roles[-1])
         table.add_row(
             "+".join(roles),
-            _bar(share, "green" if "model" in roles else "blue"),
+            _bar(share, "green" if "model" in roles else "blue", bar_width),
             _percent(share),
             f"{device}  {_memory_words(memory)}" if memory else device,
         )
     capacity = window.buffer_capacity
     table.add_row(
         "buffer",
-        _bar(window.buffer_depth / capacity if capacity else 0.0, "magenta"),
+        _bar(window.buffer_depth / capacity if capacity else 0.0, "magenta", bar_width),
         f"{window.buffer_depth:.0f}/{capacity}",
         "batches ready",
     )
@@ -295,9 +298,9 @@ def _headline(state: RunState) -> str:
     return "  ".join(words)
 
 
-def _bar(share: float, colour: str) -> RenderableType:
+def _bar(share: float, colour: str, width: int) -> RenderableType:
     return ProgressBar(
-        total=1.0, completed=min(max(share, 0.0), 1.0), width=BAR_WIDTH, complete_style=colour, finished_style=colour
+        total=1.0, completed=min(max(share, 0.0), 1.0), width=width, complete_style=colour, finished_style=colour
     )
 
 

@@ -195,7 +195,8 @@ class RunState:
 
     def _leak(self, event: Event) -> None:
         message = f"memory of {event['device']} grows by {event['mb_per_step']:.2f} MB a step"
-        self.warnings.append(event | {"message": message, "hint": "it will run out; stop and report what you trained"})
+        hint = "stop it (Ctrl-C saves) and start it again before memory runs out, and report it with events.jsonl"
+        self.warnings.append(event | {"message": message, "hint": hint})
 
     def _run_end(self, event: Event) -> None:
         self.ended = event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 import subprocess
@@ -272,6 +273,20 @@ def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path) -> None:
     for fact in ("Loss, stage gpt", "Devices over time", "Memory", "training does not wait for data", "finished"):
         assert fact in page
     assert "/GPU:0: memory is unavailable" in page
+
+
+def test_the_report_s_figures_are_the_running_stage_s_and_warnings_stand_before_the_charts(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.write("training_start", stage="decoder", step=1, total_steps=9)
+        log.write("step", stage="decoder", step=1, loss=1.0)
+        faster = dataclasses.replace(figures(), seconds=1.0, steps=100, step_ms=10.0)
+        log.write("window", stage="decoder", step=1, **faster.to_event())
+
+    page = write_report(tmp_path).read_text()
+
+    assert "<b>100</b><span>batches/s</span>" in page
+    assert page.index("<h2>Warnings</h2>") < page.index("<h2>Loss, stage gpt</h2>")
 
 
 def test_the_report_escapes_whatever_comes_from_the_run(tmp_path: Path) -> None:
