@@ -298,6 +298,7 @@ class StageRun:
             "data": dict(data_state),
             "config": as_plain_values(self.config),
             "skipped_steps": self.trainer.skipped_steps,
+            "loss_scale": self.trainer.loss_scale.get_state(),
             "total_steps": self.total_steps,
         }
         checkpoint = Checkpoint(step=step, arrays=self.trainer.arrays(), state=state)

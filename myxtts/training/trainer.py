@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -27,6 +28,7 @@ from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.strategy import get_device_context, make_strategy
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint
+from myxtts.training.loss_scale import LossScale
 from myxtts.training.optim import AdamW, sum_over_replicas
 from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
@@ -94,6 +96,7 @@ class XTTSTrainer:
             self.stage.build()
             self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
         self.step_number = self.skipped_steps = self._skipped_in_a_row = 0
+        self.loss_scale = LossScale(keras.config.dtype_policy().compute_dtype)
         self._compile()
 
     def _compile(self) -> None:
@@ -129,15 +132,16 @@ class XTTSTrainer:
         if self.current_stage().begin_step(self.step_number):
             self._compile()
         step = tf.constant(self.step_number, tf.int64)
+        loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
         total, passes = None, []
         try:
             for number, batch in enumerate(batches):
                 seed = tf.constant([self.config.training.seed, self.step_number * len(batches) + number], tf.int32)
-                passed = self._run_gradients(self._per_replica(batch), seed, step)
+                passed = self._run_gradients(self._per_replica(batch), seed, step, loss_scale)
                 passes.append((batch, passed))
                 total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
             loss = float(np.mean([float(_first(self, passed["loss"])) for _, passed in passes]))
-            scale = tf.constant(1.0 / len(batches), tf.float32)
+            scale = tf.constant(1.0 / (len(batches) * self.loss_scale.factor), tf.float32)
             norms = self._run_norms(total, scale)
             norm = float(np.linalg.norm(_first(self, norms)))
             finite = bool(np.isfinite(norm) and np.isfinite(loss))
@@ -161,10 +165,14 @@ class XTTSTrainer:
         return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
 
     def _count_skips(self, finite: bool) -> None:
+        scale_blamed = self.loss_scale.learnt(finite)
         if finite:
             self._skipped_in_a_row = 0
             return
         self.skipped_steps += 1
+        if scale_blamed:
+            logger.info("step %d: skipped; the loss scale is now %g", self.step_number + 1, self.loss_scale.factor)
+            return
         self._skipped_in_a_row += 1
         logger.warning("step %d: the gradient is not finite; the step is skipped", self.step_number + 1)
         if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
@@ -174,17 +182,17 @@ class XTTSTrainer:
             )
 
     def _value_and_gradients(
-        self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor
+        self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor
     ) -> tuple[dict[str, dict[str, tf.Tensor]], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
         """Each player's weighted terms, figures, all players' gradients in a row, and the aftermath of one replica.
 
-        `shares` are of the global counts.
+        `shares` are of the global counts. Gradients are `loss_scale` times too large.
         """
         players = self.current_stage().players
         with tf.GradientTape(persistent=len(players) > 1) as tape:
             objective = self.current_stage().objective(batch, seed=seed, step=step)
             terms = _weighted(objective, shares, players)
-            losses = {player: tf.add_n(list(own.values())) for player, own in terms.items() if own}
+            losses = {player: loss_scale * tf.add_n(list(own.values())) for player, own in terms.items() if own}
         gradients: list[tf.Tensor] = []
         for player, variables in players.items():
             targets = [v.value for v in variables]
@@ -195,11 +203,11 @@ class XTTSTrainer:
                 gradients += [tf.zeros_like(target) for target in targets]
         return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.aftermath
 
-    def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor) -> Any:
-        def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor) -> dict[str, Any]:
+    def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> Any:
+        def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> dict[str, Any]:
             seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
             shares = self._shares(batch)
-            terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step)
+            terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step, loss_scale)
             flat = {name: value for own in terms.values() for name, value in own.items()}
             reduced = sum_over_replicas([*gradients, *flat.values()])
             gradients, summed = reduced[: len(gradients)], dict(zip(flat, reduced[len(gradients) :], strict=True))
@@ -210,7 +218,7 @@ class XTTSTrainer:
                 "aftermath": aftermath,
             }
 
-        return self.strategy.run(replica, args=(batch, seed, step))
+        return self.strategy.run(replica, args=(batch, seed, step, loss_scale))
 
     def _distributed_norms(self, total: Any, scale: tf.Tensor) -> Any:
         """The length of each player's mean gradient, [players]."""
@@ -298,6 +306,7 @@ class XTTSTrainer:
             variable.assign(checkpoint.arrays[name])
         self.step_number = checkpoint.step
         self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
+        self.loss_scale.set_state(checkpoint.state.get("loss_scale"))
 
     def _variables(self) -> dict[str, Any]:
         stage = self.current_stage()

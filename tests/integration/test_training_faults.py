@@ -31,8 +31,8 @@ from myxtts.training.steps.codec import CodecStage
 healthy, leaked = CodecStage.process, []
 def process(stage, host_batch):
     leaked.append(np.ones(2**20, np.uint8))
-    if len(leaked) > 150:
-        time.sleep(0.1)
+    if len(leaked) > 175:
+        time.sleep(0.4)
     return healthy(stage, host_batch)
 CodecStage.process = process
 raise SystemExit(main(["train", *sys.argv[1:]]))
@@ -46,13 +46,13 @@ def test_a_leak_of_1_mb_a_step_and_a_starving_model_device_are_reported_with_rat
     flags = arguments(corpus, tmp_path / "run", "--stage", "codec", "--max-steps", "200", "--samples", "0")[1:]
     devices = ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1", "--buffer-size", "4")
 
-    result = run("-c", SICK_PRODUCER, *flags, *devices, "--log-every", "20")
+    result = run("-c", SICK_PRODUCER, *flags, *devices, "--log-every", "10")
 
     assert result.returncode == 0, result.stderr
     seen = events(tmp_path / "run")
     leak = next(event for event in seen if event["event"] == "leak")
     assert leak["step"] <= 200
-    assert leak["mb_per_step"] == pytest.approx(1.0, rel=0.3)
+    assert 0.7 < leak["mb_per_step"] < 1.7, "the leak and what the run itself still gathers"
     assert "memory leak: " in result.stderr
     assert "MB per 1,000 steps" in result.stderr
     warnings = [event for event in seen if event["event"] == "warning"]
