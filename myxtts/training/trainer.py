@@ -80,7 +80,6 @@ class XTTSTrainer:
             self.restore(checkpoint)
 
     def _build_model(self) -> XTTS:
-        logger.info("Creating model on device: %s", ", ".join(role.label for role in self.plan.models))
         with self.strategy.scope(), self._model_scope():
             return XTTS(self.config.model)
 
