@@ -110,6 +110,8 @@ def render(state: RunState, width: int) -> RenderableType:
 def snapshot_lines(state: RunState) -> list[str]:
     """The same facts as the panel, as plain lines."""
     lines = [f"{_title(state)}: {_headline(state)}"]
+    if state.task is not None and state.ended is None:
+        lines.append(state.task)
     if state.window is not None:
         lines.append(str(judge(state.window)))
     for name, memory in state.memory.items():
@@ -132,6 +134,9 @@ def plain_line(state: RunState, event: Event, said_at: float | None) -> str | No
         case "step" | "window":
             due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
             return _headline(state) if due else None
+        case "progress":
+            due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
+            return state.task if due else None
         case "training_start":
             return f"training starts: {event['stage']} from step {event['step']:,} of {_count(event['total_steps'])}"
         case "warmup":
@@ -261,7 +266,9 @@ def _devices(state: RunState, bar_width: int) -> RenderableType:
 
 def _words(state: RunState) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    if state.window is not None and state.ended is None:
+    if state.task is not None and state.ended is None:
+        parts.append(Text(state.task, style="cyan"))
+    elif state.window is not None and state.ended is None:
         verdict = judge(state.window)
         parts.append(Text(str(verdict), style="green" if verdict.level == "good" else "yellow"))
     for warning in state.warnings[-2:]:

@@ -39,6 +39,9 @@ _SEED = 7
 _VERSION = 1
 _FRAMES_PER_CODE = 4
 
+Progress = Callable[[str, int, int], None]
+"""Told what goes on, how much is done and how much there is."""
+
 
 @dataclass(frozen=True)
 class Alignments:
@@ -83,6 +86,7 @@ def alignments_of(
     steps: int,
     device: str,
     should_stop: Callable[[], bool],
+    progress: Progress = lambda task, done, total: None,
 ) -> list[Alignments] | None:
     """Alignments of the training corpus and of others that share its tokenizer, learnt on `clips` where none is kept.
 
@@ -103,13 +107,13 @@ def alignments_of(
         aligner = _Aligner(train.tokenizer)
         network = paths[0].with_suffix(".network.npz")
         if not aligner.restore(network):
-            aligner.learn(train, clips, steps, should_stop)
+            aligner.learn(train, clips, steps, should_stop, progress)
             if should_stop():
                 return None
             aligner.save(network)
         found = []
         for path, one, corpus in zip(paths, kept, corpora, strict=True):
-            aligned = one or aligner.align(corpus, path.with_suffix(".part.npz"), should_stop)
+            aligned = one or aligner.align(corpus, path.with_suffix(".part.npz"), should_stop, progress)
             if aligned is None:
                 return None
             _write(path, tokens=aligned.tokens, starts=aligned.starts)
@@ -135,14 +139,19 @@ class _Aligner:
         self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
 
     def learn(
-        self, prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, should_stop: Callable[[], bool]
+        self,
+        prepared: PreparedCorpus,
+        clips: NDArray[np.integer],
+        steps: int,
+        should_stop: Callable[[], bool],
+        progress: Progress,
     ) -> None:
         """Train, and log the error of its own reading on some of the training clips."""
         from myxtts.models.aligner import fit
 
         logger.info("Aligner: learning which token is spoken when, %d steps", steps)
         source = batches(prepared, config=DataConfig(batch_size=ALIGNER_CLIPS), seed=_SEED, clips=np.asarray(clips))
-        losses = fit(self._network, self._until(source, should_stop), steps=steps)
+        losses = fit(self._network, self._until(source, steps, should_stop, progress), steps=steps)
         source.close()
         wanted: list[list[int]] = []
         heard: list[list[int]] = []
@@ -165,10 +174,13 @@ class _Aligner:
         logger.info("Aligner: what an earlier run learnt is used")
         return True
 
-    def _until(self, source: BatchSource, should_stop: Callable[[], bool]) -> Iterator[Any]:
-        for batch in source:
+    def _until(
+        self, source: BatchSource, steps: int, should_stop: Callable[[], bool], progress: Progress
+    ) -> Iterator[Any]:
+        for number, batch in enumerate(source):
             if should_stop():
                 return
+            progress("learning which token is spoken when, steps", number, steps)
             yield self._labelled(batch)
 
     def _labelled(self, batch: dict[str, Any]) -> Any:
@@ -184,7 +196,9 @@ class _Aligner:
         places = np.flatnonzero(labels >= 0)
         return labels[places], places
 
-    def align(self, prepared: PreparedCorpus, part: Path, should_stop: Callable[[], bool]) -> Alignments | None:
+    def align(
+        self, prepared: PreparedCorpus, part: Path, should_stop: Callable[[], bool], progress: Progress
+    ) -> Alignments | None:
         """The likeliest alignment of every clip of a corpus; None when asked to stop, with what is done in `part`."""
         codes = codes_of(np.asarray(prepared.index.wave_samples, np.int64))
         starts = np.concatenate([[0], np.cumsum(codes)])
@@ -198,6 +212,7 @@ class _Aligner:
             if should_stop():
                 _write(part, tokens=tokens, done=np.int64(first))
                 return None
+            progress("aligning clips", first, len(order))
             chosen = order[first : first + _CLIPS_AT_ONCE]
             rows = list(self._read(prepared, chosen))
             longest = max(len(logits) for logits, _, _ in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 VALIDATION_BATCHES = 8
 CHECK_EVERY = 100
 LEAK_WINDOW = 2000
+PROGRESS_EVERY_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +72,7 @@ class StageRun:
         self._should_stop, self._on_checkpoint, self._on_validation = should_stop, on_checkpoint, on_validation
         self._memory: list[tuple[int, float]] = []
         self._leak_reported = False
+        self._progress_at_s = -math.inf
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
         self._alignments: dict[Path, Alignments] = {}
@@ -152,11 +155,18 @@ class StageRun:
             steps=self.total_steps,
             device=self.trainer.plan.model.name,
             should_stop=self._should_stop,
+            progress=self._progress,
         )
         if found is None:
             return False
         self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
         return True
+
+    def _progress(self, task: str, done: int, total: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._progress_at_s >= PROGRESS_EVERY_S:
+            self._progress_at_s = now_s
+            self.events.write("progress", task=task, done=done, total=total)
 
     def _restore_or_begin(self, source: DrawnBatches) -> None:
         folder = self.folder.checkpoints(self.stage)

@@ -261,6 +261,20 @@ def test_a_chart_of_one_point_or_none_does_not_fail() -> None:
     assert "<svg" in line_chart([Series("loss", [(1.0, 2.0)], 0)], x_label="step")
 
 
+def test_what_goes_on_before_a_stage_is_shown_and_gone_when_it_trains(tmp_path: Path) -> None:
+    with EventLog(write_run(tmp_path) / "events.jsonl") as log:
+        log.write("progress", task="aligning clips", done=1200, total=4000)
+
+    state = state_of(tmp_path)
+    shown = Console(file=io.StringIO(), width=80, record=True)
+    shown.print(render(state, 80))
+
+    assert "aligning clips: 1,200 of 4,000" in shown.export_text()
+    assert "aligning clips: 1,200 of 4,000" in snapshot_lines(state)
+    state.apply({"event": "training_start", "time": 2000.0, "stage": "gpt", "step": 1, "total_steps": 9})
+    assert state.task is None
+
+
 def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path) -> None:
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "a.wav").write_bytes(b"RIFFdata")
