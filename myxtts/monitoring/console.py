@@ -36,8 +36,19 @@ RECENT_WARNING_S = 600.0
 class LiveConsole:
     """Shows events as they come. A subscriber of `EventLog`, or fed by `myxtts monitor`."""
 
-    def __init__(self, *, stream: TextIO | None = None, plain: bool | None = None, width: int | None = None) -> None:
-        """`plain` forces plain lines (True) or the panel (False); by default a terminal decides."""
+    def __init__(
+        self,
+        *,
+        stream: TextIO | None = None,
+        plain: bool | None = None,
+        width: int | None = None,
+        warnings_logged: bool = False,
+    ) -> None:
+        """`plain` forces plain lines (True) or the panel (False); by default a terminal decides.
+
+        `warnings_logged`: the run itself logs its warnings to the same place, so plain lines do not repeat them.
+        """
+        self._warnings_logged = warnings_logged
         forced = True if plain is False else None
         self._console = Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
         self._plain = not self._console.is_terminal if plain is None else plain
@@ -63,7 +74,8 @@ class LiveConsole:
 
     def on_event(self, event: Event) -> None:
         self.state.apply(event)
-        if self._plain:
+        said_already = self._warnings_logged and event["event"] in ("warning", "leak")
+        if self._plain and not said_already:
             line = plain_line(self.state, event, self._said_at)
             if line is not None:
                 self._said_at = event["time"]

@@ -41,6 +41,8 @@ VALIDATION_BATCHES = 8
 CHECK_EVERY = 100
 LEAK_WINDOW = 2000
 PROGRESS_EVERY_S = 5.0
+JUDGED_STEPS = 10
+"""A window of fewer steps is too short to warn of what it shows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +235,7 @@ class StageRun:
             memory = memory_of_plan(self.trainer.plan)
             self.events.write("memory", devices={name: dataclasses.asdict(m) for name, m in memory.items()})
             verdict = judge(figures)
-            if verdict.level == "warning" and step > every:
+            if verdict.level == "warning" and step > every and figures.steps >= JUDGED_STEPS:
                 self._warn(verdict.problem, verdict.advice)
         if step % CHECK_EVERY == 0:
             self.trainer.current_stage().check(step)

@@ -19,7 +19,10 @@ STEPS = 100
 KILLS = int(os.environ.get("MYXTTS_TEST_KILLS", "3"))
 """Kills of one run, the first at step 37; 20 take some minutes: MYXTTS_TEST_KILLS=20 pytest -k killed FILE."""
 
-CODEC = ("--stage", "codec", "--max-steps", str(STEPS), "--checkpoint-every", "5", "--validate-every", "50")
+CODEC = (
+    *("--stage", "codec", "--max-steps", str(STEPS), "--samples", "0"),
+    *("--checkpoint-every", "5", "--validate-every", "50"),
+)
 DUAL = ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1")
 HYBRID = ("--simulate-gpus", "3", "--data-gpu", "0", "--model-gpu", "1,2")
 

@@ -182,6 +182,18 @@ def test_plain_lines_come_without_a_terminal_and_not_for_every_step(tmp_path: Pa
     assert lines[-1] == "finished: done"
 
 
+def test_a_warning_that_the_run_has_logged_is_not_said_twice() -> None:
+    warning = {"event": "warning", "time": 1.0, "message": "it starves", "hint": "raise --num-workers"}
+    seen = {}
+    for logged in (False, True):
+        stream = io.StringIO()
+        LiveConsole(stream=stream, plain=True, warnings_logged=logged).on_event(warning)
+        seen[logged] = stream.getvalue()
+
+    assert "it starves: raise --num-workers" in seen[False]
+    assert seen[True] == ""
+
+
 def test_log_lines_go_through_the_live_panel_and_come_back_afterwards() -> None:
     import logging
 
