@@ -29,7 +29,7 @@ def aligned(prepared: PreparedCorpus, *, stop_after: int | None = None) -> list[
 def test_a_stopped_aligner_keeps_its_network_and_the_clips_that_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = make_ljspeech(tmp_path / "corpus", 9)
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=[0.8] * 9)
     straight, stopped = (prepare(corpus, settings(tmp_path / name)) for name in ("straight", "stopped"))
     monkeypatch.setattr(alignment, "_CLIPS_AT_ONCE", 3)
 
