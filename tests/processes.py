@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def run(*arguments: str, timeout_s: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout_s: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python ARGUMENTS...` from the project's root, without the caller's simulation variable."""
     inherited = {key: value for key, value in os.environ.items() if key != "MYXTTS_SIMULATE_GPUS"}
     return subprocess.run(
@@ -25,12 +25,12 @@ def run(*arguments: str, timeout_s: float = 240, **environment: str) -> subproce
     )
 
 
-def run_script(script: str, *, timeout_s: float = 240, **environment: str) -> str:
+def run_script(script: str, *, timeout_s: float = 900, **environment: str) -> str:
     """Run a script that must succeed, and give back what it printed."""
     result = run("-c", script, timeout_s=timeout_s, **environment)
     assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout
 
 
-def myxtts(*arguments: str, timeout_s: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
+def myxtts(*arguments: str, timeout_s: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "myxtts", *arguments, timeout_s=timeout_s, **environment)

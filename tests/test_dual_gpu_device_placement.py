@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.processes import run_script
+from tests.small_model import SIZES
 
 TRAINING = """
 import json
@@ -22,7 +23,7 @@ from myxtts.training.trainer import XTTSTrainer
 from myxtts.utils.commons import early_gpu_configuration, ensure_gpu_placement, get_device_context, setup_gpu_strategy
 
 configured = early_gpu_configuration(data_gpu={data}, model_gpu={model})
-config = XTTSConfig(model_size="tiny", data_gpu={data}, model_gpu={model}, max_steps=4, dropout=0.0)
+config = XTTSConfig(model_size="tiny", data_gpu={data}, model_gpu={model}, max_steps=4, dropout=0.0, **{sizes})
 trainer = XTTSTrainer(config, model_device={device!r})
 trainer.start_stage("codec")
 rng = np.random.default_rng(0)
@@ -48,7 +49,7 @@ print(json.dumps(dict(
 
 
 def placed(data: int, model: int, *, device: str | None, data_device: str, gpus: int) -> dict[str, object]:
-    script = TRAINING.format(data=data, model=model, device=device, data_device=data_device)
+    script = TRAINING.format(data=data, model=model, device=device, data_device=data_device, sizes=SIZES)
     result: dict[str, object] = json.loads(run_script(script, MYXTTS_SIMULATE_GPUS=str(gpus)).splitlines()[-1])
     return result
 

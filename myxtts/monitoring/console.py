@@ -24,6 +24,9 @@ from myxtts.monitoring.verdict import judge
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 24
+NARROW_BAR_WIDTH = 16
+TWO_COLUMNS = 140
+"""Terminal width from which a device's line fits into half of it."""
 PROCESS_MEMORY = "process RSS"
 """Source of a reading that is the whole process's, because the device has no memory of its own to ask."""
 
@@ -33,8 +36,19 @@ RECENT_WARNING_S = 600.0
 class LiveConsole:
     """Shows events as they come. A subscriber of `EventLog`, or fed by `myxtts monitor`."""
 
-    def __init__(self, *, stream: TextIO | None = None, plain: bool | None = None, width: int | None = None) -> None:
-        """`plain` forces plain lines (True) or the panel (False); by default a terminal decides."""
+    def __init__(
+        self,
+        *,
+        stream: TextIO | None = None,
+        plain: bool | None = None,
+        width: int | None = None,
+        warnings_logged: bool = False,
+    ) -> None:
+        """`plain` forces plain lines (True) or the panel (False); by default a terminal decides.
+
+        `warnings_logged`: the run itself logs its warnings to the same place, so plain lines do not repeat them.
+        """
+        self._warnings_logged = warnings_logged
         forced = True if plain is False else None
         self._console = Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
         self._plain = not self._console.is_terminal if plain is None else plain
@@ -60,7 +74,8 @@ class LiveConsole:
 
     def on_event(self, event: Event) -> None:
         self.state.apply(event)
-        if self._plain:
+        said_already = self._warnings_logged and event["event"] in ("warning", "leak")
+        if self._plain and not said_already:
             line = plain_line(self.state, event, self._said_at)
             if line is not None:
                 self._said_at = event["time"]
@@ -91,8 +106,8 @@ def render(state: RunState, width: int) -> RenderableType:
     """The panel for a terminal of `width` columns."""
     parts: list[RenderableType] = [_progress(state)]
     speed = _speed(state)
-    devices = _devices(state)
-    if width >= 110:
+    devices = _devices(state, NARROW_BAR_WIDTH if width >= TWO_COLUMNS else BAR_WIDTH)
+    if width >= TWO_COLUMNS:
         columns = Table.grid(expand=True, padding=(0, 4, 0, 0))
         columns.add_column(ratio=1)
         columns.add_column(ratio=1)
@@ -107,6 +122,8 @@ def render(state: RunState, width: int) -> RenderableType:
 def snapshot_lines(state: RunState) -> list[str]:
     """The same facts as the panel, as plain lines."""
     lines = [f"{_title(state)}: {_headline(state)}"]
+    if state.task is not None and state.ended is None:
+        lines.append(state.task)
     if state.window is not None:
         lines.append(str(judge(state.window)))
     for name, memory in state.memory.items():
@@ -129,6 +146,9 @@ def plain_line(state: RunState, event: Event, said_at: float | None) -> str | No
         case "step" | "window":
             due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
             return _headline(state) if due else None
+        case "progress":
+            due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
+            return state.task if due else None
         case "training_start":
             return f"training starts: {event['stage']} from step {event['step']:,} of {_count(event['total_steps'])}"
         case "warmup":
@@ -221,10 +241,10 @@ def _speed(state: RunState) -> RenderableType:
     return table
 
 
-def _devices(state: RunState) -> RenderableType:
+def _devices(state: RunState, bar_width: int) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", min_width=8)
-    table.add_column(width=BAR_WIDTH)
+    table.add_column(width=bar_width)
     table.add_column(justify="right")
     table.add_column(style="dim")
     window = state.window
@@ -236,14 +256,14 @@ def _devices(state: RunState) -> RenderableType:
         memory = state.memory_of(device, roles[-1])
         table.add_row(
             "+".join(roles),
-            _bar(share, "green" if "model" in roles else "blue"),
+            _bar(share, "green" if "model" in roles else "blue", bar_width),
             _percent(share),
             f"{device}  {_memory_words(memory)}" if memory else device,
         )
     capacity = window.buffer_capacity
     table.add_row(
         "buffer",
-        _bar(window.buffer_depth / capacity if capacity else 0.0, "magenta"),
+        _bar(window.buffer_depth / capacity if capacity else 0.0, "magenta", bar_width),
         f"{window.buffer_depth:.0f}/{capacity}",
         "batches ready",
     )
@@ -258,7 +278,9 @@ def _devices(state: RunState) -> RenderableType:
 
 def _words(state: RunState) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    if state.window is not None and state.ended is None:
+    if state.task is not None and state.ended is None:
+        parts.append(Text(state.task, style="cyan"))
+    elif state.window is not None and state.ended is None:
         verdict = judge(state.window)
         parts.append(Text(str(verdict), style="green" if verdict.level == "good" else "yellow"))
     for warning in state.warnings[-2:]:
@@ -295,9 +317,9 @@ def _headline(state: RunState) -> str:
     return "  ".join(words)
 
 
-def _bar(share: float, colour: str) -> RenderableType:
+def _bar(share: float, colour: str, width: int) -> RenderableType:
     return ProgressBar(
-        total=1.0, completed=min(max(share, 0.0), 1.0), width=BAR_WIDTH, complete_style=colour, finished_style=colour
+        total=1.0, completed=min(max(share, 0.0), 1.0), width=width, complete_style=colour, finished_style=colour
     )
 
 

@@ -11,6 +11,7 @@ written as null: JSON has no NaN.
 | devices | roles are configured | `mode`, `lines` (the plan in words); `data`, `models`, `simulated` |
 | pipeline | the producer starts | `data_device`, `model_devices`, `buffer_size` |
 | model_placed | the model is built | `device`; `physical`, `parameters` |
+| progress | now and then, before a stage can begin | `task` (in words), `done`, `total` |
 | warmup | the buffer was waited for | `waited_s`, `depth`, `capacity`, `reason` |
 | training_start | a stage's first step is next | `stage`, `step` (of the first), `total_steps` |
 | step | a step is done | `stage`, `step`, `loss`; any further numbers |
@@ -48,6 +49,7 @@ VOCABULARY: Mapping[str, tuple[str, ...]] = {
     "devices": ("mode", "lines"),
     "pipeline": ("data_device", "model_devices", "buffer_size"),
     "model_placed": ("device",),
+    "progress": ("task", "done", "total"),
     "warmup": ("waited_s", "depth", "capacity", "reason"),
     "training_start": ("stage", "step", "total_steps"),
     "step": ("stage", "step", "loss"),

@@ -46,11 +46,11 @@ def render_report(state: RunState, run_dir: Path) -> str:
         _head(state, title),
         _numbers(state),
         _verdicts(state),
+        _warnings_section(state),
         *(_loss_section(stage, history) for stage, history in state.history.items()),
         _devices_section(state),
         _memory_section(state),
         _samples_section(state, run_dir),
-        _warnings_section(state),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -76,7 +76,9 @@ def _head(state: RunState, title: str) -> str:
 
 
 def _numbers(state: RunState) -> str:
-    window = average([figures for _, _, figures in state.windows]) if state.windows else None
+    # Of the stage that runs: a codec's steps are several times shorter than a gpt's, and their mean is neither's.
+    windows = [figures for _, stage, figures in state.windows if stage == state.stage]
+    window = average(windows) if windows else None
     hours = state.elapsed_s / 3600
     numbers = [
         (f"{state.step:,}" + (f" / {state.total_steps:,}" if state.total_steps else ""), f"step, stage {state.stage}"),

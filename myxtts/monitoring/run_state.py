@@ -53,6 +53,8 @@ class RunState:
         self.devices: dict[str, Any] = {}
         self.placed: dict[str, Any] = {}
         self.warmup: dict[str, Any] = {}
+        self.task: str | None = None
+        """What goes on before a stage can begin, in words; None while it trains."""
         self.stage: str | None = None
         self.stages_done: list[str] = []
         self.step = 0
@@ -136,10 +138,14 @@ class RunState:
     def _model_placed(self, event: Event) -> None:
         self.placed = event
 
+    def _progress(self, event: Event) -> None:
+        self.task = f"{event['task']}: {event['done']:,} of {event['total']:,}"
+
     def _warmup(self, event: Event) -> None:
         self.warmup = event
 
     def _training_start(self, event: Event) -> None:
+        self.task = None
         if self.stage != event["stage"]:
             self.smooth_loss = self.loss = None
             self._loss_sum = self._loss_weight = 0.0
@@ -195,7 +201,8 @@ class RunState:
 
     def _leak(self, event: Event) -> None:
         message = f"memory of {event['device']} grows by {event['mb_per_step']:.2f} MB a step"
-        self.warnings.append(event | {"message": message, "hint": "it will run out; stop and report what you trained"})
+        hint = "stop it (Ctrl-C saves) and start it again before memory runs out, and report it with events.jsonl"
+        self.warnings.append(event | {"message": message, "hint": hint})
 
     def _run_end(self, event: Event) -> None:
         self.ended = event
@@ -210,6 +217,7 @@ _HANDLERS = {
     "run_start": RunState._run_start,
     "devices": RunState._devices,
     "model_placed": RunState._model_placed,
+    "progress": RunState._progress,
     "warmup": RunState._warmup,
     "training_start": RunState._training_start,
     "step": RunState._step,

@@ -39,6 +39,8 @@ HUNG_GRACE_S = 1.0
 
 POLL_S = 0.25
 TRANSFER_SLOTS = 2
+HOST_BATCHES = 4
+"""Read ahead of an overlapped process phase: enough to hide a slow read, as the buffer comes after it."""
 
 Item = TypeVar("Item")
 
@@ -68,6 +70,8 @@ class PipelineBase(abc.ABC):
         *,
         data_device: str | None,
         model_devices: Sequence[str | None],
+        buffer_size: int = 50,
+        host_buffer_size: int | None = None,
         start_delay_s: float = 2.0,
         deep_copy: bool = False,
         split: Split | None = None,
@@ -75,21 +79,17 @@ class PipelineBase(abc.ABC):
         telemetry: Telemetry | None = None,
         hang_timeout_s: float = HANG_TIMEOUT_S,
     ) -> None:
+        """`buffer_size` counts batches ready for the model, `host_buffer_size` those that are only read.
+
+        Where several model devices are given, `split` cuts each batch for them; without it each gets the whole.
+        """
         if not model_devices:
             raise PipelineError("a pipeline needs a model device", hint="pass model_devices=['/GPU:1'], or [None]")
         self.telemetry = telemetry or Telemetry(
             data_device=data_device or "host", model_devices=[device or "host" for device in model_devices]
         )
         self._source = source
-        self._work = PhaseWork(
-            source,
-            process,
-            data_device=data_device,
-            model_devices=model_devices,
-            deep_copy=deep_copy,
-            split=split,
-            measure=measure,
-        )
+        self._work = PhaseWork(source, process, data_device, tuple(model_devices), deep_copy, split, measure)
         self._start_delay_s = start_delay_s
         self._hang_timeout_s = hang_timeout_s
         self._signal = Signal()
@@ -98,6 +98,12 @@ class PipelineBase(abc.ABC):
         self._delivered = 0
         self._closed = False
         self._hung = False
+        self._prepare(buffer_size, host_buffer_size)
+        self.telemetry.buffer_capacity = self.capacity
+
+    @abc.abstractmethod
+    def _prepare(self, buffer_size: int, host_buffer_size: int | None) -> None:
+        """Makes the schedule's channels and threads, and says its `capacity`."""
 
     def start(self) -> PipelineBase:
         """Starts the phases' threads."""
@@ -255,44 +261,16 @@ class Pipeline(PipelineBase):
     """Overlapped phases over a data device and one or several model devices.
 
     With several model devices each batch arrives as `DeviceBatch.replicas`: cut by `split` (`split_rows`
-    for equal shares of the rows), or whole on every device where no `split` is given.
+    for equal shares of the rows), or whole on every device where no `split` is given. `buffer_size` counts
+    processed batches ahead of the model, the last two of them on its device.
     """
 
-    def __init__(
-        self,
-        source: BatchSource,
-        process: Process,
-        *,
-        data_device: str | None,
-        model_devices: Sequence[str | None],
-        buffer_size: int = 50,
-        host_buffer_size: int = 4,
-        start_delay_s: float = 2.0,
-        deep_copy: bool = False,
-        split: Split | None = None,
-        measure: Measure | None = None,
-        telemetry: Telemetry | None = None,
-        hang_timeout_s: float = HANG_TIMEOUT_S,
-    ) -> None:
-        """`buffer_size` counts processed batches ahead of the model, the last two of them on its device."""
-        super().__init__(
-            source,
-            process,
-            data_device=data_device,
-            model_devices=model_devices,
-            start_delay_s=start_delay_s,
-            deep_copy=deep_copy,
-            split=split,
-            measure=measure,
-            telemetry=telemetry,
-            hang_timeout_s=hang_timeout_s,
-        )
+    def _prepare(self, buffer_size: int, host_buffer_size: int | None) -> None:
         slots = TRANSFER_SLOTS if buffer_size > TRANSFER_SLOTS else 1
-        self._host: Channel[SourceBatch] = self._channel(host_buffer_size)
+        self._host: Channel[SourceBatch] = self._channel(HOST_BATCHES if host_buffer_size is None else host_buffer_size)
         self._processed: Channel[ProcessedBatch] = self._channel(max(1, buffer_size - slots))
         self._ready: Channel[DeviceBatch] = self._channel(slots)
         self.capacity = self._processed.capacity + self._ready.capacity
-        self.telemetry.buffer_capacity = self.capacity
         self.telemetry.overlapped = True
         self._processed_count = 0
         self._add_thread("source", lambda: self._feed_host(self._host))

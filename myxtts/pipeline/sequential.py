@@ -6,12 +6,11 @@ Only reading is ahead: host batches come from a thread (`host_buffer_size`), or 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Literal
 
-from myxtts.pipeline.batches import BatchSource, DeviceBatch, Measure, Process, Split
+from myxtts.pipeline.batches import DeviceBatch
 from myxtts.pipeline.channel import Channel, StoppedError
-from myxtts.pipeline.pipeline import HANG_TIMEOUT_S, PipelineBase, Readiness
+from myxtts.pipeline.pipeline import PipelineBase, Readiness
 from myxtts.pipeline.telemetry import Activity, Telemetry
 from myxtts.pipeline.work import SourceBatch
 
@@ -19,41 +18,13 @@ from myxtts.pipeline.work import SourceBatch
 class SequentialPipeline(PipelineBase):
     """Reads ahead on the host; processes and transfers when a batch is asked for."""
 
-    def __init__(
-        self,
-        source: BatchSource,
-        process: Process,
-        *,
-        data_device: str | None,
-        model_devices: Sequence[str | None],
-        host_buffer_size: int = 50,
-        start_delay_s: float = 2.0,
-        deep_copy: bool = False,
-        split: Split | None = None,
-        measure: Measure | None = None,
-        telemetry: Telemetry | None = None,
-        hang_timeout_s: float = HANG_TIMEOUT_S,
-    ) -> None:
-        """On one device (data and model the same) nothing is copied."""
-        shares_device = tuple(model_devices) == (data_device,)
-        super().__init__(
-            source,
-            process,
-            data_device=data_device,
-            model_devices=model_devices,
-            start_delay_s=start_delay_s,
-            deep_copy=deep_copy,
-            split=split,
-            measure=measure,
-            telemetry=telemetry,
-            hang_timeout_s=hang_timeout_s,
-        )
-        self.capacity = host_buffer_size
-        self.telemetry.buffer_capacity = host_buffer_size
-        self._shares_device = shares_device
+    def _prepare(self, buffer_size: int, host_buffer_size: int | None) -> None:
+        """Nothing is processed ahead, so the whole buffer is the host's. On one device nothing is copied."""
+        self.capacity = buffer_size if host_buffer_size is None else host_buffer_size
+        self._shares_device = self._work.shares_device
         self._host: Channel[SourceBatch] | None = None
-        if host_buffer_size:
-            host: Channel[SourceBatch] = self._channel(host_buffer_size)
+        if self.capacity:
+            host: Channel[SourceBatch] = self._channel(self.capacity)
             self._host = host
             self._add_thread("source", lambda: self._feed_host(host))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from myxtts.errors import PipelineError
@@ -40,28 +39,23 @@ class ProcessedBatch:
     size: BatchSize | None
 
 
+@dataclass(slots=True)
 class PhaseWork:
     """What the phases compute: read, process, transfer. Holds no thread and no buffer."""
 
-    def __init__(
-        self,
-        source: BatchSource,
-        process: Process,
-        *,
-        data_device: str | None,
-        model_devices: Sequence[str | None],
-        deep_copy: bool,
-        split: Split | None,
-        measure: Measure | None,
-    ) -> None:
-        self._source = source
-        self._process = process
-        self._data_device = data_device
-        self._model_devices = tuple(model_devices)
-        self._deep_copy = deep_copy
-        self._split = split
-        self._measure = measure
-        self._next_index = 0
+    _source: BatchSource
+    _process: Process
+    _data_device: str | None
+    _model_devices: tuple[str | None, ...]
+    _deep_copy: bool
+    _split: Split | None
+    _measure: Measure | None
+    _next_index: int = 0
+
+    @property
+    def shares_device(self) -> bool:
+        """Whether data and model are on the same, only device."""
+        return self._model_devices == (self._data_device,)
 
     def read(self) -> SourceBatch:
         """The next host batch; `EndOfDataError` after the last."""

@@ -1,8 +1,9 @@
-"""A leak, told from warm-up, plateau and saw-tooth by the lower envelope of memory over steps.
+"""A leak, told from warm-up, plateau, stairs and saw-tooth by the lower envelope of memory over steps.
 
-Memory that is freed again always comes back to the same floor; a leak lifts the floor. So the samples after warm-up
-are cut into blocks, each block gives its minimum, and the leak's rate is the median slope between those minima
-(Theil and Sen). The confidence is that of Kendall's trend test on the same minima: one step of growth is not a trend.
+Memory that is freed again always comes back to the same floor; a leak lifts the floor, and goes on lifting it. So the
+samples after warm-up are cut into blocks, each block gives its minimum, and the leak's rate is the median slope between
+those minima (Theil and Sen). Nearly every block must rise by about that rate: first buffers fill ever more slowly, and
+a validation or a new shape that allocates for good is one stair. The confidence is that of Kendall's trend test.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ BLOCKS = 10
 WARMUP_SHARE = 0.25
 MIN_RATE_MB_PER_1000_STEPS = 20.0
 """Slower growth than this needs 50,000 steps to cost a gigabyte; allocators drift by less."""
+MIN_RISE_MB = 32.0
+"""Over all blocks. Healthy runs were seen to gather half of this between two stairs."""
 MIN_CONFIDENCE = 0.99
-MIN_RISING_SHARE = 0.8
+MIN_RISING_SHARE = 0.75
 """A leak lifts nearly every block above the one before; a few lasting allocations lift only some."""
+STEADY_SHARE = 0.5
+"""A block rises with the leak when it rises by this share of the leak's rate at least; so must the later half."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,27 @@ def detect_memory_leak(samples: Sequence[tuple[int, float]]) -> LeakReport:
     if len(settled) < MIN_SAMPLES:
         return LeakReport(leaking=False, rate_mb_per_1000_steps=0.0, confidence=0.0)
     floors = _block_minima(settled)
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(floors, 2)]
-    rate = median(slopes) * 1000.0
+    rate = _median_slope(floors)
     confidence = _kendall_confidence([memory for _, memory in floors])
-    rising = sum(b[1] > a[1] for a, b in pairwise(floors)) / (len(floors) - 1)
-    leaking = rate >= MIN_RATE_MB_PER_1000_STEPS and confidence >= MIN_CONFIDENCE and rising >= MIN_RISING_SHARE
-    return LeakReport(leaking=leaking, rate_mb_per_1000_steps=rate, confidence=confidence)
+    leaking = rate >= MIN_RATE_MB_PER_1000_STEPS / 1000 and confidence >= MIN_CONFIDENCE and _steady(floors, rate)
+    return LeakReport(leaking=leaking, rate_mb_per_1000_steps=1000 * rate, confidence=confidence)
+
+
+def _steady(floors: Sequence[tuple[float, float]], rate: float) -> bool:
+    """Whether memory rises at about the same rate from the first block to the last, and by enough to matter."""
+    enough = STEADY_SHARE * rate
+    rising = [_slope(a, b) >= enough for a, b in pairwise(floors)]
+    later = _median_slope(floors[len(floors) // 2 :])
+    rise_mb = rate * (floors[-1][0] - floors[0][0])
+    return rise_mb >= MIN_RISE_MB and later >= enough and sum(rising) >= MIN_RISING_SHARE * len(rising)
+
+
+def _slope(a: tuple[float, float], b: tuple[float, float]) -> float:
+    return (b[1] - a[1]) / (b[0] - a[0])
+
+
+def _median_slope(points: Sequence[tuple[float, float]]) -> float:
+    return median(_slope(a, b) for a, b in combinations(points, 2))
 
 
 def _block_minima(samples: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import unicodedata
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
 _FRAMES_PER_CODE = 4
+
+Progress = Callable[[str, int, int], None]
+"""Told what goes on, how much is done and how much there is."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,12 @@ def alignments_of(
     steps: int,
     device: str,
     should_stop: Callable[[], bool],
+    progress: Progress = lambda task, done, total: None,
 ) -> list[Alignments] | None:
     """Alignments of the training corpus and of others that share its tokenizer, learnt on `clips` where none is kept.
 
-    None when it was asked to stop before they were found; the next run then starts them over.
+    None when it was asked to stop before they were found. A network that has learnt, and the clips that are aligned by
+    then, are kept: the next run goes on from there.
     """
     steps = min(steps, ALIGNER_STEPS)
     key = _key(train, clips, steps)
@@ -99,12 +105,22 @@ def alignments_of(
 
     with tf.device(device):
         aligner = _Aligner(train.tokenizer)
-        aligner.learn(train, clips, steps, should_stop)
-        if should_stop():
-            return None
-        found = [one or aligner.align(corpus) for one, corpus in zip(kept, corpora, strict=True)]
-    for path, one in zip(paths, found, strict=True):
-        _save(path, one)
+        network = paths[0].with_suffix(".network.npz")
+        if not aligner.restore(network):
+            aligner.learn(train, clips, steps, should_stop, progress)
+            if should_stop():
+                return None
+            aligner.save(network)
+        found = []
+        for path, one, corpus in zip(paths, kept, corpora, strict=True):
+            aligned = one or aligner.align(corpus, path.with_suffix(".part.npz"), should_stop, progress)
+            if aligned is None:
+                return None
+            _write(path, tokens=aligned.tokens, starts=aligned.starts)
+            found.append(aligned)
+    for path in paths:
+        path.with_suffix(".part.npz").unlink(missing_ok=True)
+    network.unlink(missing_ok=True)
     return found
 
 
@@ -123,14 +139,19 @@ class _Aligner:
         self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
 
     def learn(
-        self, prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, should_stop: Callable[[], bool]
+        self,
+        prepared: PreparedCorpus,
+        clips: NDArray[np.integer],
+        steps: int,
+        should_stop: Callable[[], bool],
+        progress: Progress,
     ) -> None:
         """Train, and log the error of its own reading on some of the training clips."""
         from myxtts.models.aligner import fit
 
         logger.info("Aligner: learning which token is spoken when, %d steps", steps)
         source = batches(prepared, config=DataConfig(batch_size=ALIGNER_CLIPS), seed=_SEED, clips=np.asarray(clips))
-        losses = fit(self._network, self._until(source, should_stop), steps=steps)
+        losses = fit(self._network, self._until(source, steps, should_stop, progress), steps=steps)
         source.close()
         wanted: list[list[int]] = []
         heard: list[list[int]] = []
@@ -140,10 +161,26 @@ class _Aligner:
         error = error_rate(wanted, heard)
         logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1] if losses else 0.0, 100 * error)
 
-    def _until(self, source: BatchSource, should_stop: Callable[[], bool]) -> Iterator[Any]:
-        for batch in source:
+    def save(self, path: Path) -> None:
+        _write(path, **{f"{number:04d}": weight.numpy() for number, weight in enumerate(self._network.weights)})
+
+    def restore(self, path: Path) -> bool:
+        """Take up what `save` kept, if there is any."""
+        kept = _read(path, [f"{number:04d}" for number in range(len(self._network.weights))])
+        if kept is None:
+            return False
+        for weight, value in zip(self._network.weights, kept, strict=True):
+            weight.assign(value)
+        logger.info("Aligner: what an earlier run learnt is used")
+        return True
+
+    def _until(
+        self, source: BatchSource, steps: int, should_stop: Callable[[], bool], progress: Progress
+    ) -> Iterator[Any]:
+        for number, batch in enumerate(source):
             if should_stop():
                 return
+            progress("learning which token is spoken when, steps", number, steps)
             yield self._labelled(batch)
 
     def _labelled(self, batch: dict[str, Any]) -> Any:
@@ -159,14 +196,23 @@ class _Aligner:
         places = np.flatnonzero(labels >= 0)
         return labels[places], places
 
-    def align(self, prepared: PreparedCorpus) -> Alignments:
-        """The likeliest alignment of every clip of a corpus."""
+    def align(
+        self, prepared: PreparedCorpus, part: Path, should_stop: Callable[[], bool], progress: Progress
+    ) -> Alignments | None:
+        """The likeliest alignment of every clip of a corpus; None when asked to stop, with what is done in `part`."""
         codes = codes_of(np.asarray(prepared.index.wave_samples, np.int64))
         starts = np.concatenate([[0], np.cumsum(codes)])
         tokens = np.zeros(starts[-1], np.uint16)
         # Neighbours in length share a batch, or short clips would pay for long ones.
         order = np.argsort(codes, kind="stable")
-        for first in range(0, len(order), _CLIPS_AT_ONCE):
+        done = 0
+        if (unfinished := _read(part, ["tokens", "done"])) is not None:
+            tokens, done = unfinished[0].copy(), int(unfinished[1])
+        for first in range(done, len(order), _CLIPS_AT_ONCE):
+            if should_stop():
+                _write(part, tokens=tokens, done=np.int64(first))
+                return None
+            progress("aligning clips", first, len(order))
             chosen = order[first : first + _CLIPS_AT_ONCE]
             rows = list(self._read(prepared, chosen))
             longest = max(len(logits) for logits, _, _ in rows)
@@ -201,18 +247,24 @@ def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> st
 
 
 def _load(path: Path) -> Alignments | None:
+    stored = _read(path, ["tokens", "starts"])
+    return Alignments(*stored) if stored is not None else None
+
+
+def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
+    """The named arrays of a file; None where there is none, or none that can be read."""
     if not path.is_file():
         return None
     try:
         with np.load(path) as stored:
-            return Alignments(stored["tokens"], stored["starts"])
-    except (OSError, ValueError, KeyError) as error:
+            return [stored[name] for name in names]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         logger.warning("%s cannot be read (%s): the corpus is aligned again", path, error)
         return None
 
 
-def _save(path: Path, alignments: Alignments) -> None:
+def _write(path: Path, **arrays: Any) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with part.open("wb") as file:
-        np.savez_compressed(file, tokens=alignments.tokens, starts=alignments.starts)
+        np.savez_compressed(file, **arrays)
     part.replace(path)

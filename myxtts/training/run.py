@@ -59,7 +59,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
             refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
         with (
             EventLog(folder.events) as events,
-            LiveConsole(plain=not live_console) as console,
+            LiveConsole(plain=not live_console, warnings_logged=True) as console,
             TensorBoardWriter(folder.tensorboard) as tensorboard,
             _stop_signals() as stop,
         ):

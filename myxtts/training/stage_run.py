@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
@@ -26,6 +28,7 @@ from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.alignment import Alignments, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from myxtts.training.sources import DrawnBatches, size_of
@@ -37,6 +40,9 @@ logger = logging.getLogger(__name__)
 VALIDATION_BATCHES = 8
 CHECK_EVERY = 100
 LEAK_WINDOW = 2000
+PROGRESS_EVERY_S = 5.0
+JUDGED_STEPS = 10
+"""A window of fewer steps is too short to warn of what it shows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,7 @@ class StageRun:
         self._should_stop, self._on_checkpoint, self._on_validation = should_stop, on_checkpoint, on_validation
         self._memory: list[tuple[int, float]] = []
         self._leak_reported = False
+        self._progress_at_s = -math.inf
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
         self._alignments: dict[Path, Alignments] = {}
@@ -77,6 +84,13 @@ class StageRun:
 
     def run(self) -> bool:
         """Train to the end. `False` if it was asked to stop before; the state is saved either way."""
+        try:
+            return self._run()
+        except tf.errors.ResourceExhaustedError as error:
+            # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
+            raise out_of_memory(error, self.trainer.plan, self._batch_words()) from error
+
+    def _run(self) -> bool:
         training = self.config.training
         recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
@@ -108,6 +122,11 @@ class StageRun:
             self.events.write("stage_done", stage=self.stage, step=self.trainer.step_number)
         return finished
 
+    def _batch_words(self) -> str:
+        recipe = recipe_for(self.config, self.stage)
+        size = f"{recipe.batch_size} clips" if recipe.batch_size is not None else f"{recipe.batch_seconds:g} s of audio"
+        return f"a batch of {size} of stage {self.stage}"
+
     # Beginning
 
     def _source(self, corpus: Corpus, *, epochs: int | None = None) -> DrawnBatches:
@@ -138,11 +157,18 @@ class StageRun:
             steps=self.total_steps,
             device=self.trainer.plan.model.name,
             should_stop=self._should_stop,
+            progress=self._progress,
         )
         if found is None:
             return False
         self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
         return True
+
+    def _progress(self, task: str, done: int, total: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._progress_at_s >= PROGRESS_EVERY_S:
+            self._progress_at_s = now_s
+            self.events.write("progress", task=task, done=done, total=total)
 
     def _restore_or_begin(self, source: DrawnBatches) -> None:
         folder = self.folder.checkpoints(self.stage)
@@ -165,18 +191,18 @@ class StageRun:
 
     def _pipeline(self, source: DrawnBatches) -> PipelineBase:
         plan, data = self.trainer.plan, self.config.data
-        common: dict[str, Any] = {
-            "data_device": plan.producer_device,
-            "model_devices": [role.name for role in plan.models],
-            "start_delay_s": data.model_start_delay,
-            "deep_copy": plan.simulated,
-            "split": split_rows if len(plan.models) > 1 else None,
-            "measure": size_of,
-        }
-        process = self.trainer.current_stage().process
-        if plan.two_roles:
-            return Pipeline(source, process, buffer_size=data.buffer_size, **common)
-        return SequentialPipeline(source, process, host_buffer_size=data.buffer_size, **common)
+        schedule = Pipeline if plan.two_roles else SequentialPipeline
+        return schedule(
+            source,
+            self.trainer.current_stage().process,
+            data_device=plan.producer_device,
+            model_devices=[role.name for role in plan.models],
+            buffer_size=data.buffer_size,
+            start_delay_s=data.model_start_delay,
+            deep_copy=plan.simulated,
+            split=split_rows if len(plan.models) > 1 else None,
+            measure=size_of,
+        )
 
     def _warm_up(self, pipeline: PipelineBase) -> None:
         logger.info(warmup_line(self.config.data.model_start_delay))
@@ -209,7 +235,7 @@ class StageRun:
             memory = memory_of_plan(self.trainer.plan)
             self.events.write("memory", devices={name: dataclasses.asdict(m) for name, m in memory.items()})
             verdict = judge(figures)
-            if verdict.level == "warning" and step > every:
+            if verdict.level == "warning" and step > every and figures.steps >= JUDGED_STEPS:
                 self._warn(verdict.problem, verdict.advice)
         if step % CHECK_EVERY == 0:
             self.trainer.current_stage().check(step)
@@ -220,7 +246,10 @@ class StageRun:
         if report.leaking and not self._leak_reported:
             self._leak_reported = True
             logger.warning("%s on %s", report.describe(), device)
-            self.events.write("leak", device=device, mb_per_step=report.rate_mb_per_1000_steps / 1000)
+            rate_mb = report.rate_mb_per_1000_steps / 1000
+            self.events.write(
+                "leak", device=device, mb_per_step=rate_mb, stage=self.stage, step=self.trainer.step_number
+            )
 
     def _warn(self, message: str, hint: str) -> None:
         # One warning for each flag to change: the figures in the words differ from window to window.
@@ -281,6 +310,7 @@ class StageRun:
             "data": dict(data_state),
             "config": as_plain_values(self.config),
             "skipped_steps": self.trainer.skipped_steps,
+            "loss_scale": self.trainer.loss_scale.get_state(),
             "total_steps": self.total_steps,
         }
         checkpoint = Checkpoint(step=step, arrays=self.trainer.arrays(), state=state)

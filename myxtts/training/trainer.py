@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -27,7 +28,9 @@ from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.strategy import get_device_context, make_strategy
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint
+from myxtts.training.loss_scale import LossScale
 from myxtts.training.optim import AdamW, sum_over_replicas
+from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.stages import make_stage
 from myxtts.training.steps.stage import Objective, Tensors, TrainingStage
@@ -77,7 +80,6 @@ class XTTSTrainer:
             self.restore(checkpoint)
 
     def _build_model(self) -> XTTS:
-        logger.info("Creating model on device: %s", ", ".join(role.label for role in self.plan.models))
         with self.strategy.scope(), self._model_scope():
             return XTTS(self.config.model)
 
@@ -93,6 +95,7 @@ class XTTSTrainer:
             self.stage.build()
             self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
         self.step_number = self.skipped_steps = self._skipped_in_a_row = 0
+        self.loss_scale = LossScale(keras.config.dtype_policy().compute_dtype)
         self._compile()
 
     def _compile(self) -> None:
@@ -101,6 +104,7 @@ class XTTSTrainer:
         # flow over tensors, and autograph's rewriting costs ten times the tracing itself.
         options = {"autograph": False, "reduce_retracing": not jit}
         self._run_gradients = tf.function(self._distributed_gradients, **options)
+        self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_aftermath = tf.function(self._distributed_aftermath, **options)
         self._run_evaluation = tf.function(self._distributed_evaluation, **options)
@@ -127,45 +131,47 @@ class XTTSTrainer:
         if self.current_stage().begin_step(self.step_number):
             self._compile()
         step = tf.constant(self.step_number, tf.int64)
+        loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
         total, passes = None, []
         try:
             for number, batch in enumerate(batches):
                 seed = tf.constant([self.config.training.seed, self.step_number * len(batches) + number], tf.int32)
-                passed = self._run_gradients(self._per_replica(batch), seed, step)
+                passed = self._run_gradients(self._per_replica(batch), seed, step, loss_scale)
                 passes.append((batch, passed))
                 total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
             loss = float(np.mean([float(_first(self, passed["loss"])) for _, passed in passes]))
-            norm = self._mean_norm(total, len(batches))
+            scale = tf.constant(1.0 / (len(batches) * self.loss_scale.factor), tf.float32)
+            norms = self._run_norms(total, scale)
+            norm = float(np.linalg.norm(_first(self, norms)))
             finite = bool(np.isfinite(norm) and np.isfinite(loss))
             if finite:
-                self._update(total, len(batches))
+                self._update(total, scale, norms)
                 for batch, passed in passes:
                     if passed["aftermath"]:
                         self._run_aftermath(self._per_replica(batch), passed["aftermath"], step)
         except tf.errors.ResourceExhaustedError as error:
-            raise out_of_memory(error, batches, self.plan) from error
+            raise out_of_memory(error, self.plan, _words(batches[0])) from error
         self._count_skips(finite)
         self.step_number += 1
         figures = {name: float(_first(self, value)) for name, value in passes[-1][1]["figures"].items()}
         return StepResult(self.step_number, loss, figures, norm, skipped=not finite)
 
-    def _update(self, total: Any, batches: int) -> None:
+    def _update(self, total: Any, scale: tf.Tensor, norms: Any) -> None:
         assert self.optimizer is not None
-        scale = tf.constant(1.0 / batches, tf.float32)
-        self._run_update(total, scale, self.optimizer.factors(self.step_number - self.skipped_steps))
-
-    def _mean_norm(self, total: Any, batches: int) -> float:
-        local = self.strategy.experimental_local_results(total)[0]
-        return float(tf.linalg.global_norm(tf.nest.flatten(local))) / batches
+        self._run_update(total, scale, norms, self.optimizer.factors(self.step_number - self.skipped_steps))
 
     def _add(self, left: Any, right: Any) -> Any:
         return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
 
     def _count_skips(self, finite: bool) -> None:
+        scale_blamed = self.loss_scale.learnt(finite)
         if finite:
             self._skipped_in_a_row = 0
             return
         self.skipped_steps += 1
+        if scale_blamed:
+            logger.info("step %d: skipped; the loss scale is now %g", self.step_number + 1, self.loss_scale.factor)
+            return
         self._skipped_in_a_row += 1
         logger.warning("step %d: the gradient is not finite; the step is skipped", self.step_number + 1)
         if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
@@ -175,17 +181,17 @@ class XTTSTrainer:
             )
 
     def _value_and_gradients(
-        self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor
+        self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor
     ) -> tuple[dict[str, dict[str, tf.Tensor]], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
         """Each player's weighted terms, figures, all players' gradients in a row, and the aftermath of one replica.
 
-        `shares` are of the global counts.
+        `shares` are of the global counts. Gradients are `loss_scale` times too large.
         """
         players = self.current_stage().players
         with tf.GradientTape(persistent=len(players) > 1) as tape:
             objective = self.current_stage().objective(batch, seed=seed, step=step)
             terms = _weighted(objective, shares, players)
-            losses = {player: tf.add_n(list(own.values())) for player, own in terms.items() if own}
+            losses = {player: loss_scale * tf.add_n(list(own.values())) for player, own in terms.items() if own}
         gradients: list[tf.Tensor] = []
         for player, variables in players.items():
             targets = [v.value for v in variables]
@@ -196,11 +202,11 @@ class XTTSTrainer:
                 gradients += [tf.zeros_like(target) for target in targets]
         return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.aftermath
 
-    def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor) -> Any:
-        def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor) -> dict[str, Any]:
+    def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> Any:
+        def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> dict[str, Any]:
             seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
             shares = self._shares(batch)
-            terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step)
+            terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step, loss_scale)
             flat = {name: value for own in terms.values() for name, value in own.items()}
             reduced = sum_over_replicas([*gradients, *flat.values()])
             gradients, summed = reduced[: len(gradients)], dict(zip(flat, reduced[len(gradients) :], strict=True))
@@ -211,20 +217,34 @@ class XTTSTrainer:
                 "aftermath": aftermath,
             }
 
-        return self.strategy.run(replica, args=(batch, seed, step))
+        return self.strategy.run(replica, args=(batch, seed, step, loss_scale))
 
-    def _distributed_update(self, total: Any, scale: tf.Tensor, factors: tf.Tensor) -> None:
+    def _distributed_norms(self, total: Any, scale: tf.Tensor) -> Any:
+        """The length of each player's mean gradient, [players]."""
+
+        def norms(total: list[tf.Tensor], scale: tf.Tensor) -> tf.Tensor:
+            return scale * tf.stack([tf.linalg.global_norm(own) for own in self._by_player(total)])
+
+        return self.strategy.run(norms, args=(total, scale))
+
+    def _distributed_update(self, total: Any, scale: tf.Tensor, norms: Any, factors: tf.Tensor) -> None:
         recipe, optimizer = self.recipe, self.optimizer
         assert recipe is not None
         assert optimizer is not None
-        sizes = [len(variables) for variables in self.current_stage().players.values()]
 
-        def clipped(total: list[tf.Tensor], scale: tf.Tensor) -> list[tf.Tensor]:
-            remaining = iter([gradient * scale for gradient in total])
-            own = [list(itertools.islice(remaining, size)) for size in sizes]
-            return [g for gradients in own for g in tf.clip_by_global_norm(gradients, recipe.clip_norm)[0]]
+        def clipped(total: list[tf.Tensor], scale: tf.Tensor, norms: tf.Tensor) -> list[tf.Tensor]:
+            players = enumerate(self._by_player([gradient * scale for gradient in total]))
+            return [
+                gradient
+                for number, own in players
+                for gradient in tf.clip_by_global_norm(own, recipe.clip_norm, use_norm=norms[number])[0]
+            ]
 
-        optimizer.apply(self.strategy.run(clipped, args=(total, scale)), factors)
+        optimizer.apply(self.strategy.run(clipped, args=(total, scale, norms)), factors)
+
+    def _by_player(self, gradients: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
+        remaining = iter(gradients)
+        return [list(itertools.islice(remaining, len(own))) for own in self.current_stage().players.values()]
 
     def _distributed_aftermath(self, batch: Any, aftermath: Any, step: tf.Tensor) -> None:
         after_update = self.current_stage().after_update
@@ -285,6 +305,7 @@ class XTTSTrainer:
             variable.assign(checkpoint.arrays[name])
         self.step_number = checkpoint.step
         self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
+        self.loss_scale.set_state(checkpoint.state.get("loss_scale"))
 
     def _variables(self) -> dict[str, Any]:
         stage = self.current_stage()
@@ -324,18 +345,11 @@ def plan_of_process(config: XTTSConfig) -> DevicePlan:
     return plan
 
 
-def out_of_memory(error: Exception, batches: Sequence[DeviceBatch], plan: DevicePlan) -> TrainingError:
-    """Names what was asked for and the flags that ask for less."""
-    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in batches[0].replicas[0].items())
-    limit = plan.model.memory_limit_mb
-    within = f" within --model-gpu-memory {limit}" if limit is not None else ""
-    asked = next((line for line in str(error).splitlines() if "OOM" in line or "allocat" in line.lower()), "")
-    return TrainingError(
-        f"{plan.model.label} is out of memory{within} on a batch of {shapes}. {asked}".strip(),
-        hint="lower --batch-size (and raise --grad-accum to keep the sum), "
-        + ("raise --model-gpu-memory, " if limit is not None else "")
-        + "or lower --max-clip-seconds",
-    )
+def _words(batch: DeviceBatch) -> str:
+    """A batch for people: how many clips, and what each tensor measures."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in batch.replicas[0].items()}
+    clips = next(iter(shapes.values()))[0]
+    return f"a batch of {clips} clips ({', '.join(f'{name} {shape}' for name, shape in shapes.items())})"
 
 
 def _weighted(objective: Objective, shares: Tensors, players: Mapping[str, Any]) -> dict[str, dict[str, tf.Tensor]]:

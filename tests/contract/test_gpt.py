@@ -177,7 +177,7 @@ class Overfitted:
         optimiser.build(weights)
         batch = [tf.constant(value) for value in (self.text, self.text_lengths, self.codes, self.lengths)]
 
-        @tf.function
+        @tf.function(autograph=False)
         def step() -> tuple[tf.Tensor, ...]:
             with tf.GradientTape() as tape:
                 output = self.gpt(self.latents, *batch, alignment_heads=HEADS)

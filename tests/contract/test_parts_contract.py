@@ -34,7 +34,7 @@ def test_weights_by_path_make_an_equal_layer(case: LayerCase) -> None:
 def test_compiled_equals_eager(case: LayerCase) -> None:
     layer, inputs = case.build(), case.inputs(list(case.lengths[0]))
 
-    compiled = tf.function(lambda batch: case.run(layer, batch))(inputs)
+    compiled = tf.function(lambda batch: case.run(layer, batch), autograph=False)(inputs)
 
     np.testing.assert_allclose(compiled, case.run(layer, inputs), atol=1e-5)
 
@@ -79,7 +79,7 @@ def test_gradients_reach_every_trainable_variable(case: LayerCase) -> None:
 def test_four_shapes_are_traced_four_times_at_most(case: LayerCase) -> None:
     layer, traces = case.build(), []
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         traces.append(1)
         return case.run(layer, inputs)

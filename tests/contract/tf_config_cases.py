@@ -1,11 +1,10 @@
-"""What we rely on in `tf.config`, each case runnable against the real one and the fake: `python -m ... CASE KIND`."""
+"""What we rely on in `tf.config`, each case for the fake and for the real one: `python -m` this module runs those."""
 
 from __future__ import annotations
 
-import sys
+import os
+import traceback
 from typing import Any
-
-from tests.fakes.tf_config import FakeTfConfig
 
 
 def expect(error: type[Exception], text: str, call: Any) -> None:
@@ -89,14 +88,24 @@ CASES = {
 }
 
 
-def main(case: str, kind: str) -> None:
-    if kind == "fake":
-        CASES[case](FakeTfConfig(gpu_count=0))
-    else:
-        import tensorflow as tf
+def main() -> int:
+    """Every case against TensorFlow, each in a fork of a process that has imported it and initialised nothing."""
+    import tensorflow as tf
 
-        CASES[case](tf.config)
+    failed = 0
+    for name in sorted(CASES):
+        child = os.fork()
+        if child == 0:
+            try:
+                CASES[name](tf.config)
+                os.write(1, f"{name}\n".encode())
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - the process's edge: printed, and its exit code says so
+                traceback.print_exc()
+                os._exit(1)
+        failed += os.waitpid(child, 0)[1] != 0
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    raise SystemExit(main())

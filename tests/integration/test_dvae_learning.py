@@ -33,7 +33,7 @@ def test_one_clip_is_learnt_through_its_codes() -> None:
     optimizer = keras.optimizers.Adam(3e-3)
     optimizer.build(dvae.trainable_variables)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(bypass: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             losses = dvae.training_losses(mel_BTM, lengths_B, bypass=bypass)

@@ -45,7 +45,7 @@ def test_the_mel_loss_falls_by_half_against_the_discriminators() -> None:
     real_BS = tf.constant(target_wave())
     latents_BND, speaker_BV = inputs()
 
-    @tf.function
+    @tf.function(autograph=False)  # its rewriting costs more than the tracing
     def step() -> tf.Tensor:
         with tf.GradientTape() as decoder_tape, tf.GradientTape() as judges_tape:
             made_BS = decoder(latents_BND, speaker_BV, training=True)

@@ -4,114 +4,93 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
-from tests.processes import ROOT, run
+from tests.processes import run
+from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses, started, wait_for_step
 
-STEPS = 24
+STEPS = 100
+KILLS = int(os.environ.get("MYXTTS_TEST_KILLS", "3"))
+"""Kills of one run, the first at step 37; 20 take some minutes: MYXTTS_TEST_KILLS=20 pytest -k killed FILE."""
+
+CODEC = (
+    *("--stage", "codec", "--max-steps", str(STEPS), "--samples", "0"),
+    *("--checkpoint-every", "5", "--validate-every", "50"),
+)
+DUAL = ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1")
+HYBRID = ("--simulate-gpus", "3", "--data-gpu", "0", "--model-gpu", "1,2")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus") / "demo"
-    write_demo_corpus(folder, DemoSettings(minutes=1.0), workers=1)
+    write_demo_corpus(folder, DemoSettings(minutes=0.5), workers=1)
     return folder
 
 
-def arguments(corpus: Path, run_dir: Path, *more: str) -> list[str]:
-    given = [
-        *("train_main.py", "--train-data", str(corpus), "--run-dir", str(run_dir), "--model-size", "tiny"),
-        *("--stage", "codec", "--batch-size", "4", "--max-steps", str(STEPS), "--log-every", "1"),
-        *("--checkpoint-every", "5", "--validate-every", "10", "--cache-dir", str(corpus.parent / "cache")),
-    ]
-    return [*given, *more]
+def kill_after(command: list[str], folder: Path, step: int, more_s: float) -> bool:
+    """Start the run, kill -9 it some time after a step; whether it was still running."""
+    process = started(command, folder)
+    wait_for_step(process, folder, step)
+    time.sleep(more_s)
+    process.send_signal(signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
 
 
-def started(corpus: Path, run_dir: Path, *more: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}
-    log = (run_dir.parent / f"{run_dir.name}.log").open("w")
-    return subprocess.Popen(
-        [sys.executable, *arguments(corpus, run_dir, *more)],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        text=True,
-    )
+def test_two_devices_killed_again_and_again_equal_100_straight_steps_on_one(corpus: Path, tmp_path: Path) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    whole = run(*arguments(corpus, straight, *CODEC), **ONE_THREAD)
+    assert whole.returncode == 0, whole.stderr
+    command = arguments(corpus, killed, *CODEC, *DUAL)
 
-
-def losses(run_dir: Path) -> dict[int, float]:
-    events = run_dir / "events.jsonl"
-    if not events.exists():
-        return {}
-    found: dict[int, float] = {}
-    for line in events.read_text(encoding="utf-8").splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue  # the torn last line of a killed run
-        if event["event"] == "step":
-            found[event["step"]] = event["loss"]
-    return found
-
-
-def wait_for_step(process: subprocess.Popen[str], run_dir: Path, step: int) -> None:
-    for _ in range(2400):
-        if max(losses(run_dir), default=0) >= step:
-            return
-        assert process.poll() is None, (run_dir.parent / f"{run_dir.name}.log").read_text()
-        time.sleep(0.1)
-    raise AssertionError(f"step {step} was not reached")
-
-
-def test_a_killed_run_continues_number_for_number(corpus: Path, tmp_path: Path) -> None:
-    straight = run(*arguments(corpus, tmp_path / "straight"), TF_NUM_INTRAOP_THREADS="1")
-    assert straight.returncode == 0, straight.stderr
-
-    killed = started(corpus, tmp_path / "killed")
-    wait_for_step(killed, tmp_path / "killed", 13)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    before = losses(tmp_path / "killed")
-    resumed = run(*arguments(corpus, tmp_path / "killed"), TF_NUM_INTRAOP_THREADS="1")
+    assert kill_after(command, killed, 37, 0.0)
+    assert 37 <= max(losses(killed)) < STEPS
+    drawn = random.Random(1)
+    for _ in range(KILLS - 1):
+        # While the process starts, or some steps on and at any moment of a step.
+        further = drawn.choice([0, 1, 1]) * drawn.randrange(1, 2 + 2 * (STEPS - 37) // (KILLS + 1))
+        step = max(losses(killed)) + further if further else 0
+        assert kill_after(command, killed, step, drawn.uniform(0.0, 0.3 if further else 5.0))
+    resumed = run(*command, **ONE_THREAD)
 
     assert resumed.returncode == 0, resumed.stderr
     assert "continues at step" in resumed.stderr
-    assert 13 <= max(before) < STEPS
-    assert losses(tmp_path / "killed") == losses(tmp_path / "straight")
-    assert sorted(losses(tmp_path / "straight")) == list(range(1, STEPS + 1))
+    assert sorted(losses(straight)) == list(range(1, STEPS + 1))
+    assert losses(killed) == losses(straight), "every loss that was ever computed, the lost ones too"
+    last = Path("checkpoints", "codec", f"step-{STEPS:08d}", "model.safetensors")
+    assert (killed / last).read_bytes() == (straight / last).read_bytes()
+    assert not list(killed.rglob(".writing-*"))
 
 
 def test_sigterm_saves_and_exits_0_a_second_run_is_refused_and_other_settings_too(corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = started(corpus, folder, "--max-steps", "100000", "--epochs", "100000")
+    command = arguments(corpus, folder, *CODEC)
+    process = started([*command, "--max-steps", "100000", "--epochs", "100000"], folder)
     wait_for_step(process, folder, 3)
 
-    second = run(*arguments(corpus, folder))
+    second = run(*command)
     assert second.returncode == 1
     assert f"another run (process {process.pid}) is writing" in second.stderr
 
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=120) == 0
-    log = (tmp_path / "run.log").read_text(encoding="utf-8")
+    log = log_of(folder).read_text(encoding="utf-8")
     assert "Stopped and saved. To continue, run the same command again." in log
     assert list((folder / "checkpoints" / "codec").glob("step-*"))
     assert (folder / "report.html").is_file()
 
-    other = run(*arguments(corpus, folder, "--seed", "7", "--dvae-width", "64"))
+    other = run(*command, "--seed", "7", "--dvae-width", "64")
     assert other.returncode == 1
-    assert "dvae_width: 192 in the run, 64 now" in other.stderr
+    assert "dvae_width: 32 in the run, 64 now" in other.stderr
     assert "seed: 0 in the run, 7 now" in other.stderr
 
-    fresh = run(*arguments(corpus, folder, "--seed", "7", "--fresh", "--max-steps", "2"))
+    fresh = run(*command, "--seed", "7", "--fresh", "--max-steps", "2")
     assert fresh.returncode == 0, fresh.stderr
     assert list(folder.glob("earlier-*/checkpoints"))
     assert sorted(losses(folder)) == [1, 2]
@@ -125,27 +104,50 @@ def test_a_stage_without_the_one_before_it_is_refused(corpus: Path, tmp_path: Pa
     assert "--stage codec first" in result.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mode",
-    [
-        ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1", "--enable-memory-isolation"),
-        ("--simulate-gpus", "3", "--data-gpu", "0", "--model-gpu", "1,2"),
-    ],
-    ids=["dual isolated", "hybrid"],
-)
-def test_both_stages_run_in_one_command_and_leave_a_voice(corpus: Path, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    every_stage = [word for word in arguments(corpus, tmp_path / "run", *mode) if word not in ("--stage", "codec")]
-    every_stage[every_stage.index(str(STEPS))] = "3"
+def require_the_documented_log(log: str) -> None:
+    order = ["Configuring Multi-GPU Mode", "completed successfully", "Intelligent GPU Pipeline", "Model will be placed"]
+    positions = [log.index(line) for line in [*order, "Waiting up to", "Model training starting now"]]
+    assert positions == sorted(positions)
 
-    result = run(*every_stage)
+
+def require_busy_shares_and_a_voice(folder: Path, parts: set[str], devices: set[str]) -> None:
+    window = next(event for event in events(folder) if event["event"] == "window" and event["stage"] == "gpt")
+    assert set(window["device_busy"]) == devices
+    manifest = json.loads((folder / "voice" / "manifest.json").read_text())
+    assert set(manifest["metadata"]["parts"]) == parts
+    assert not [name for name in manifest["weights"] if name.startswith("discriminators")]
+
+
+@pytest.mark.slow
+def test_all_stages_follow_each_other_on_two_isolated_devices_and_leave_a_voice(corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = arguments(corpus, folder, *DUAL, "--enable-memory-isolation", "--max-steps", "3", "--samples", "1")
+
+    spoken = run(*command, "--alignment-weight", "0")
+    assert spoken.returncode == 0, spoken.stderr
+    decoded = run(*command, "--alignment-weight", "0", "--stage", "decoder", "--samples", "0")
+    assert decoded.returncode == 0, decoded.stderr
+
+    seen = events(folder)
+    assert [event["stage"] for event in seen if event["event"] == "stage_done"] == ["codec", "gpt", "decoder"]
+    steps = [event for event in seen if event["event"] == "step" and event["stage"] == "decoder"]
+    assert ["judges" in event for event in steps] == [False, False, True]
+    sampled = {event["stage"] for event in seen if event["event"] == "sample"}
+    assert "codec" in sampled
+    assert "gpt" in sampled or "no sample of gpt" in spoken.stderr, "three steps do not make a speaker"
+    require_the_documented_log(spoken.stderr)
+    every_part = {"dvae", "conditioning", "gpt", "hifigan", "speaker_encoder"}
+    require_busy_shares_and_a_voice(folder, every_part, {"/CPU:1", "/CPU:2"})
+
+
+@pytest.mark.slow
+def test_both_stages_and_the_aligner_run_over_replicas_in_one_command(corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    result = run(*arguments(corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0"))
 
     assert result.returncode == 0, result.stderr
-    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    assert [event["stage"] for event in events if event["event"] == "stage_done"][:2] == ["codec", "gpt"]
-    window = next(event for event in events if event["event"] == "window" and event["stage"] == "gpt")
-    assert set(window["device_busy"]) >= {"/CPU:1", "/CPU:2"}
-    assert (tmp_path / "run" / "voice" / "model.safetensors").is_file()
-    order = ["Configuring Multi-GPU Mode", "completed successfully", "Intelligent GPU Pipeline", "Model will be placed"]
-    positions = [result.stderr.index(line) for line in [*order, "Waiting up to", "Model training starting now"]]
-    assert positions == sorted(positions)
+    assert "Aligner: loss" in result.stderr
+    assert [event["stage"] for event in events(folder) if event["event"] == "stage_done"] == ["codec", "gpt"]
+    require_the_documented_log(result.stderr)
+    require_busy_shares_and_a_voice(folder, {"dvae", "conditioning", "gpt"}, {"/CPU:1", "/CPU:2", "/CPU:3"})

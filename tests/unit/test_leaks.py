@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -56,6 +57,37 @@ def test_memory_that_comes_back_is_no_leak_at_any_length(clean: object, seed: in
     for length in range(100, 2001, 100):
         report = detect_memory_leak(samples[:length])
         assert not report.leaking, (length, report)
+
+
+MEASURED_MB = {
+    "codec, demo corpus": "824 827 854 861 862 865 866 865 867 866 871 868 870 1049 1051 1052 1053 1054 1054 1054 1003",
+    "gpt": "1453 1503 1579 1581 1584 1586 1589 1591 1591 1592 1593 1593 1594 1874 1875 1875 1877 1878 1879 1881 1882",
+    "codec, Kathleen": "886 918 917 919 919 921 926 920 921 923 926 927 927 1103 1103 1104 1107 1108 1108 1109 1109",
+}
+"""Every 40 steps from step 20 of healthy runs: buffers fill ever more slowly, the first validation is a stair."""
+
+
+def measured(run: str) -> Samples:
+    values = [float(value) for value in MEASURED_MB[run].split()]
+    between = [
+        a + (b - a) * step / 40 for a, b in itertools.pairwise([values[0] - 150, *values]) for step in range(1, 41)
+    ]
+    return list(enumerate(between[20:], start=1))
+
+
+@pytest.mark.parametrize("run", sorted(MEASURED_MB))
+def test_what_healthy_runs_gather_is_no_leak_at_any_length(run: str) -> None:
+    samples = measured(run)
+
+    assert [length for length in range(20, len(samples), 20) if detect_memory_leak(samples[:length]).leaking] == []
+
+
+@pytest.mark.parametrize("run", sorted(MEASURED_MB))
+def test_a_leak_of_1_mb_a_step_is_found_within_200_steps_of_a_run_that_still_warms_up(run: str) -> None:
+    report = detect_memory_leak([(step, memory + step) for step, memory in measured(run)[:200]])
+
+    assert report.leaking
+    assert 900 < report.rate_mb_per_1000_steps < 1600, "the leak and what the run itself still gathers"
 
 
 def test_too_few_samples_are_no_verdict() -> None:

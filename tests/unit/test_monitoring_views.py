@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 import subprocess
@@ -181,6 +182,18 @@ def test_plain_lines_come_without_a_terminal_and_not_for_every_step(tmp_path: Pa
     assert lines[-1] == "finished: done"
 
 
+def test_a_warning_that_the_run_has_logged_is_not_said_twice() -> None:
+    warning = {"event": "warning", "time": 1.0, "message": "it starves", "hint": "raise --num-workers"}
+    seen = {}
+    for logged in (False, True):
+        stream = io.StringIO()
+        LiveConsole(stream=stream, plain=True, warnings_logged=logged).on_event(warning)
+        seen[logged] = stream.getvalue()
+
+    assert "it starves: raise --num-workers" in seen[False]
+    assert seen[True] == ""
+
+
 def test_log_lines_go_through_the_live_panel_and_come_back_afterwards() -> None:
     import logging
 
@@ -260,6 +273,20 @@ def test_a_chart_of_one_point_or_none_does_not_fail() -> None:
     assert "<svg" in line_chart([Series("loss", [(1.0, 2.0)], 0)], x_label="step")
 
 
+def test_what_goes_on_before_a_stage_is_shown_and_gone_when_it_trains(tmp_path: Path) -> None:
+    with EventLog(write_run(tmp_path) / "events.jsonl") as log:
+        log.write("progress", task="aligning clips", done=1200, total=4000)
+
+    state = state_of(tmp_path)
+    shown = Console(file=io.StringIO(), width=80, record=True)
+    shown.print(render(state, 80))
+
+    assert "aligning clips: 1,200 of 4,000" in shown.export_text()
+    assert "aligning clips: 1,200 of 4,000" in snapshot_lines(state)
+    state.apply({"event": "training_start", "time": 2000.0, "stage": "gpt", "step": 1, "total_steps": 9})
+    assert state.task is None
+
+
 def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path) -> None:
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "a.wav").write_bytes(b"RIFFdata")
@@ -272,6 +299,20 @@ def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path) -> None:
     for fact in ("Loss, stage gpt", "Devices over time", "Memory", "training does not wait for data", "finished"):
         assert fact in page
     assert "/GPU:0: memory is unavailable" in page
+
+
+def test_the_report_s_figures_are_the_running_stage_s_and_warnings_stand_before_the_charts(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.write("training_start", stage="decoder", step=1, total_steps=9)
+        log.write("step", stage="decoder", step=1, loss=1.0)
+        faster = dataclasses.replace(figures(), seconds=1.0, steps=100, step_ms=10.0)
+        log.write("window", stage="decoder", step=1, **faster.to_event())
+
+    page = write_report(tmp_path).read_text()
+
+    assert "<b>100</b><span>batches/s</span>" in page
+    assert page.index("<h2>Warnings</h2>") < page.index("<h2>Loss, stage gpt</h2>")
 
 
 def test_the_report_escapes_whatever_comes_from_the_run(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""A device that ran out of memory, in words: which, how much was asked, within which limit, and what to do."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import tensorflow as tf
+
+from myxtts.errors import TrainingError
+from myxtts.runtime.plan import DevicePlan, DeviceRole
+
+_TENSOR = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
+_BYTES = re.compile(r"(?:allocate|allocating) (\d+) bytes")
+_DEVICE = re.compile(r"device:([A-Z]+:\d+)")
+
+
+def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingError:
+    """`batch` says in words what was being worked on; the device and the size are TensorFlow's own."""
+    message = str(error)
+    role = _role_of(message, plan)
+    limit_flag = f"--{role.role}-gpu-memory"
+    limit = f", its limit is {limit_flag} {role.memory_limit_mb}" if role.memory_limit_mb is not None else ""
+    return TrainingError(
+        f"{role.role} device {role.label} is out of memory: {asked_for(message)} on {batch}{limit}",
+        hint="lower --batch-size or --batch-seconds (and raise --grad-accum to keep the sum), "
+        + (f"raise {limit_flag}, " if limit else "")
+        + "or lower --max-clip-seconds",
+    )
+
+
+def asked_for(message: str) -> str:
+    """How much TensorFlow wanted at once, from its own words; the words where they hold no number."""
+    if found := _TENSOR.search(message):
+        shape = [int(size) for size in found[1].split(",") if size]
+        return f"{_words(math.prod(shape) * tf.as_dtype(found[2]).size)} were asked for a {found[2]} tensor of {shape}"
+    if found := _BYTES.search(message):
+        return f"{_words(int(found[1]))} were asked for"
+    return message.splitlines()[0] if message else "how much was asked is not known"
+
+
+def _role_of(message: str, plan: DevicePlan) -> DeviceRole:
+    """The role whose device the message names; the model's, which holds the most, where it names none of ours."""
+    named = set(_DEVICE.findall(message))
+    return next((role for role in plan.roles if role.name.lstrip("/") in named), plan.model)
+
+
+def _words(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:,.1f} GB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:,.1f} MB"

@@ -1,0 +1,26 @@
+"""The five-part check as a user types it."""
+
+from __future__ import annotations
+
+from tests.processes import run
+
+
+def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> None:
+    result = run("validate_dual_gpu_pipeline.py", "--data-gpu", "0", "--model-gpu", "1", "--simulate-gpus", "2")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "All 5 parts passed." in result.stdout
+    for number, measured in enumerate(
+        ("2 simulated GPUs", "read from its tensor", "trained variables", "equal bit for bit", "busy shares: /CPU:1"), 1
+    ):
+        part = result.stdout.split(f"\n{number}. ")[1].split(f"\n{number + 1}. ")[0]
+        assert measured in part
+
+
+def test_without_gpus_it_exits_1_with_the_cause_and_the_way_to_try_it() -> None:
+    result = run("validate_dual_gpu_pipeline.py", "--data-gpu", "0", "--model-gpu", "1")
+
+    assert result.returncode == 1
+    assert "needs at least 2 GPUs, found 0 GPUs" in result.stdout
+    assert "--simulate-gpus 2" in result.stdout
+    assert "Part 1 of 5 failed." in result.stdout

@@ -1,0 +1,47 @@
+"""An aligner that is asked to stop goes on where it was, and comes to the same alignments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.data.prepare import prepare
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.training import alignment
+from myxtts.training.alignment import Alignments, alignments_of
+from tests.corpus_maker import make_ljspeech, settings
+
+
+def aligned(prepared: PreparedCorpus, *, stop_after: int | None = None) -> list[Alignments] | None:
+    """`stop_after`: how often it may ask whether to stop before the answer is yes."""
+    asked = iter(range(10**9))
+    return alignments_of(
+        prepared,
+        np.arange(len(prepared)),
+        steps=1,
+        device="/CPU:0",
+        should_stop=lambda: stop_after is not None and next(asked) >= stop_after,
+    )
+
+
+def test_a_stopped_aligner_keeps_its_network_and_the_clips_that_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=[0.8] * 9)
+    straight, stopped = (prepare(corpus, settings(tmp_path / name)) for name in ("straight", "stopped"))
+    monkeypatch.setattr(alignment, "_CLIPS_AT_ONCE", 3)
+
+    wanted = aligned(straight)
+    # It asks for the batch that it learns from, after learning, and before each three clips.
+    interrupted = [aligned(stopped, stop_after=count) for count in (3, 1)]
+    kept = sorted(path.name.split(".", 1)[1] for path in stopped.path.glob("alignment-*"))
+    finished = aligned(stopped)
+
+    assert interrupted == [None, None]
+    assert kept == ["network.npz", "part.npz"]
+    assert wanted is not None
+    assert finished is not None
+    np.testing.assert_array_equal(finished[0].tokens, wanted[0].tokens)
+    assert [path.name.split(".", 1)[1] for path in stopped.path.glob("alignment-*")] == ["npz"]

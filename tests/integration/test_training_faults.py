@@ -1,0 +1,134 @@
+"""What goes wrong while training, injected into real runs: leaks, slow data, too little memory, data that vanish."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
+from tests.processes import run, run_script
+from tests.small_model import SIZES
+from tests.training_processes import arguments, events, log_of, losses, started, wait_for_step
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus") / "demo"
+    write_demo_corpus(folder, DemoSettings(minutes=0.5), workers=1)
+    return folder
+
+
+SICK_PRODUCER = """
+import sys, time
+import numpy as np
+from myxtts.cli.main import main
+from myxtts.training.steps.codec import CodecStage
+
+healthy, leaked = CodecStage.process, []
+def process(stage, host_batch):
+    leaked.append(np.ones(2**20, np.uint8))
+    if len(leaked) > 175:
+        time.sleep(0.4)
+    return healthy(stage, host_batch)
+CodecStage.process = process
+raise SystemExit(main(["train", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_a_leak_of_1_mb_a_step_and_a_starving_model_device_are_reported_with_rate_and_flag(
+    corpus: Path, tmp_path: Path
+) -> None:
+    flags = arguments(corpus, tmp_path / "run", "--stage", "codec", "--max-steps", "200", "--samples", "0")[1:]
+    devices = ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1", "--buffer-size", "4")
+
+    result = run("-c", SICK_PRODUCER, *flags, *devices, "--log-every", "10")
+
+    assert result.returncode == 0, result.stderr
+    seen = events(tmp_path / "run")
+    leak = next(event for event in seen if event["event"] == "leak")
+    assert leak["step"] <= 200
+    assert 0.7 < leak["mb_per_step"] < 1.7, "the leak and what the run itself still gathers"
+    assert "memory leak: " in result.stderr
+    assert "MB per 1,000 steps" in result.stderr
+    warnings = [event for event in seen if event["event"] == "warning"]
+    starving = next(event for event in warnings if "the data device is the bottleneck" in event["message"])
+    assert "waiting for data" in starving["message"]
+    assert "--data-gpu" in starving["hint"]
+
+
+HUNGRY = """
+import json
+import numpy as np
+import tensorflow as tf
+from myxtts.cli.validate import ToneSource
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import TrainingError
+from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
+from myxtts.training.out_of_memory import out_of_memory
+from myxtts.training.steps.codec import CodecStage
+
+too_many = 2**44
+learn = CodecStage.objective
+def objective(stage, batch, *, seed, step):
+    whole = learn(stage, batch, seed=seed, step=step)
+    # A size that is known only when it runs, and random numbers: anything else the graph's optimiser folds away.
+    size = tf.cast(batch["mel_lengths"][0], tf.int64) * 0 + too_many
+    return whole._replace(figures={**whole.figures, "huge": tf.reduce_sum(tf.random.uniform([size]))})
+CodecStage.objective = objective
+
+config = XTTSConfig(model_size="tiny", simulate_gpus=2, stage="codec", max_steps=2, **SIZES)
+trainer = MemoryIsolatedDualGPUTrainer(config, 0, 1, 4096, 8192)
+trainer.start_stage("codec")
+batch = trainer.transfer_batch(trainer.process_batch(next(ToneSource())))
+said = {}
+try:
+    trainer.train_batch(batch)
+except TrainingError as error:
+    said["model"] = [error.problem, error.hint]
+try:
+    with tf.device(trainer.plan.producer_device):
+        tf.random.uniform([too_many])
+except tf.errors.ResourceExhaustedError as error:
+    told = out_of_memory(error, trainer.plan, "a batch of 8 clips of stage codec")
+    said["data"] = [told.problem, told.hint]
+print(json.dumps(said))
+"""
+
+
+def test_out_of_memory_names_the_device_the_batch_the_limit_and_how_much_was_asked() -> None:
+    said = json.loads(run_script(f"SIZES = {SIZES!r}\n{HUNGRY}").splitlines()[-1])
+
+    for role, device, limit in (("data", "/GPU:0", 4096), ("model", "/GPU:1", 8192)):
+        problem, hint = said[role]
+        assert f"{role} device {device}" in problem
+        assert "65,536.0 GB were asked" in problem
+        assert "a batch of 8 clips" in problem
+        assert f"--{role}-gpu-memory {limit}" in problem
+        assert "--batch-size" in hint
+        assert f"raise --{role}-gpu-memory" in hint
+
+
+def test_shards_that_vanish_while_training_lose_no_step_and_are_built_again(corpus: Path, tmp_path: Path) -> None:
+    """An open file stays readable when it is removed; the next start of the run finds it missing."""
+    own, folder = tmp_path / "demo", tmp_path / "run"
+    shutil.copytree(corpus, own)
+    command = arguments(own, folder, "--stage", "codec", "--samples", "0", "--epochs", "100000")
+    process = started([*command, "--max-steps", "100000"], folder)
+    wait_for_step(process, folder, 20)
+
+    for shard in (tmp_path / "cache").rglob("*.array_record"):
+        shard.unlink()
+    wait_for_step(process, folder, max(losses(folder)) + 40)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 0, log_of(folder).read_text(encoding="utf-8")
+    reached = max(losses(folder))
+    again = run(*command, "--max-steps", str(reached + 2))
+
+    assert again.returncode == 0, again.stderr
+    assert "it is built again" in again.stderr
+    assert f"continues at step {reached}" in again.stderr
