@@ -27,6 +27,10 @@ class DemoOptions:
     """Speak a corpus, train codec and GPT on it over two simulated GPUs, speak new sentences, and score them.
 
     At most half an hour on two cores, 18 minutes of it training. Interrupt it and run it again: it continues.
+
+    Examples:
+      myxtts demo
+      myxtts demo --quick --folder runs/quick   (two minutes: shows that everything runs, not how it speaks)
     """
 
     folder: Path = Path("runs/demo")
@@ -62,6 +66,9 @@ class DemoOptions:
                 f"--minutes is {self.minutes} and --sentences {self.sentences}, both must be above 0",
                 hint="the defaults are 18 and 60",
             )
+
+
+OPTIONS = DemoOptions
 
 
 def main(argv: list[str]) -> int:

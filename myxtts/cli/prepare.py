@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from myxtts.cli.flags import parse_options
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import PrepareProgress, Progress, prepare
 from myxtts.data.prepared import REFUSED
@@ -25,7 +26,12 @@ _PLAIN_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareArgs:
-    """Prepare a folder of recordings for training; a second call finds the result and takes no time."""
+    """Prepare a folder of recordings for training; a second call finds the result and takes no time.
+
+    Examples:
+      myxtts prepare DIR
+      myxtts prepare DIR --language fa --trim-silence
+    """
 
     corpus: tyro.conf.Positional[Path]
     """Folder with metadata.csv and wavs/ (LJSpeech), a VCTK or Common Voice folder, or a .csv, .tsv or .jsonl file."""
@@ -78,8 +84,11 @@ class PrepareArgs:
     """Preparing stops when a larger share of the clips is refused."""
 
 
+OPTIONS = PrepareArgs
+
+
 def main(argv: list[str]) -> int:
-    args = tyro.cli(PrepareArgs, args=argv, prog="myxtts prepare")
+    args = parse_options(PrepareArgs, argv, command="prepare")
     names = {field.name for field in dataclasses.fields(DataConfig)}
     given = {field.name: getattr(args, field.name) for field in dataclasses.fields(args) if field.name in names}
     started = time.monotonic()
