@@ -1,4 +1,4 @@
-"""Ctrl-C while TensorFlow computes: Python runs its handler only when the computation returns, which can take minutes."""
+"""Ctrl-C while TensorFlow computes: Python runs its handler only once the computation returns, minutes later."""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        _write_any_character()
-        _quieten_tensorflow(debug=debug)
+        _speak_plainly(debug=debug)
         return _dispatch([argument for argument in arguments if argument != "--debug"])
     except MyXTTSError as error:
         if debug:
@@ -52,7 +51,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         from myxtts.config.suggest import did_you_mean
 
-        raise UsageError(f"there is no command {name!r}", hint=f"{did_you_mean(name, COMMANDS)} All: myxtts --help")
+        raise UsageError(f"there is no command {name!r}", hint=did_you_mean(name, COMMANDS))
     import importlib
     from contextlib import nullcontext
 
@@ -77,22 +76,20 @@ def overview() -> str:
     )
 
 
-def _write_any_character() -> None:
-    """On an ASCII terminal a Persian text is escaped, not a crash; in a pipe, a line is written when it is said."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace", line_buffering=True)
-
-
-def _quieten_tensorflow(*, debug: bool) -> None:
-    """Hold back TensorFlow's advice to its own developers, on retracing for one; its errors still come through."""
-    if debug:
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
-        return
+def _speak_plainly(*, debug: bool) -> None:
+    """Any character on any terminal, no colours where they are not wanted, and nothing of TensorFlow's own talk."""
     import logging
 
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    from myxtts.monitoring.terminal import write_any_character
+
+    write_any_character()
+    if os.environ.get("NO_COLOR"):
+        os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "False")  # rich looks at NO_COLOR itself
+    if debug:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    else:
+        # Its advice to its own developers, on retracing for one; its errors still come through.
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,14 @@ from myxtts.errors import ConfigError
 from myxtts.monitoring.log import setup_logging
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
-from myxtts.runtime.plan_log import TRAINING_STARTS, configuration_lines, creation_line, pipeline_lines, placement_lines, warmup_line
+from myxtts.runtime.plan_log import (
+    TRAINING_STARTS,
+    configuration_lines,
+    creation_line,
+    pipeline_lines,
+    placement_lines,
+    warmup_line,
+)
 from myxtts.runtime.precision import Precision, choose_precision
 
 
