@@ -30,7 +30,7 @@ class DemoOptions:
 
     Examples:
       myxtts demo
-      myxtts demo --quick --folder runs/quick   (two minutes: shows that everything runs, not how it speaks)
+      myxtts demo --quick --folder runs/quick   (three minutes: shows that all of it runs, not how it speaks)
     """
 
     folder: Path = Path("runs/demo")
