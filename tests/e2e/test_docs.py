@@ -96,6 +96,29 @@ def test_every_flag_that_a_page_names_exists(capsys: pytest.CaptureFixture[str])
 
 
 @pages
+def test_every_file_and_module_that_a_page_names_is_there(page: Path) -> None:
+    wrong = []
+    for code in inline_code(page):
+        if "NAME" in code:
+            continue  # for the reader to fill in
+        if re.fullmatch(r"(myxtts|tests|tools|bench|docs)/[\w/.-]+", code) and not (ROOT / code).exists():
+            wrong.append(code)
+        if re.fullmatch(r"(myxtts|tests|tools|bench)(\.\w+)+", code) and not names_something(code):
+            wrong.append(code)
+    assert wrong == []
+
+
+def names_something(dotted: str) -> bool:
+    """Whether this is a module of ours, or a name that stands in one."""
+    *parts, last = dotted.split(".")
+    if (ROOT.joinpath(*parts, f"{last}.py")).is_file() or ROOT.joinpath(*parts, last).is_dir():
+        return True
+    module = ROOT.joinpath(*parts).with_suffix(".py")
+    file = module if module.is_file() else ROOT.joinpath(*parts, "__init__.py")
+    return file.is_file() and re.search(rf"\b{last}\b", file.read_text(encoding="utf-8")) is not None
+
+
+@pages
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     wrong = []
     for target in links(page):
