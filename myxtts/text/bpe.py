@@ -12,21 +12,14 @@ from myxtts.text.normalise import normalise
 from myxtts.text.vocabulary import FORMAT, SPECIALS, Tokenizer
 
 
-class BpeTokenizer(Tokenizer):
-    """Byte-pair pieces over bytes, trained on a corpus with the `tokenizers` library."""
+class _PieceTokenizer(Tokenizer):
+    """A vocabulary of the `tokenizers` library."""
 
     frontend = "bpe"
 
     def __init__(self, definition: str) -> None:
         self._bpe = _parse_bpe(definition)
         self._vocabulary: dict[str, int] = self._bpe.get_vocab(with_added_tokens=True)
-        self._trained_on = set(json.loads(definition).get("myxtts_characters", ""))
-        for number, name in enumerate(SPECIALS):
-            if self._vocabulary.get(name) != number:
-                raise ConfigError(
-                    f"byte-pair vocabulary has {name} at {self._vocabulary.get(name)}, must be {number}",
-                    hint="load XTTS's vocab.json as it is published, or make the vocabulary with `myxtts prepare`",
-                )
         self._special_ids = {number for name, number in self._vocabulary.items() if _is_special(name)}
 
     @property
@@ -34,7 +27,24 @@ class BpeTokenizer(Tokenizer):
         return max(self._vocabulary.values()) + 1
 
     def tokens(self) -> list[str]:
-        return _names_in_order(self._vocabulary, self.size)
+        names = [""] * self.size
+        for name, number in self._vocabulary.items():
+            names[number] = name
+        return names
+
+
+class BpeTokenizer(_PieceTokenizer):
+    """Byte-pair pieces over bytes, trained on a corpus."""
+
+    def __init__(self, definition: str) -> None:
+        super().__init__(definition)
+        self._trained_on = set(json.loads(definition).get("myxtts_characters", ""))
+        for number, name in enumerate(SPECIALS):
+            if self._vocabulary.get(name) != number:
+                raise ConfigError(
+                    f"byte-pair vocabulary has {name} at {self._vocabulary.get(name)}, must be {number}",
+                    hint="load XTTS's vocab.json as it is published, or make the vocabulary with `myxtts prepare`",
+                )
 
     def encode(self, text: str, language: str) -> list[int]:
         code = find_language(language).code
@@ -59,15 +69,12 @@ class BpeTokenizer(Tokenizer):
         }
 
 
-class XttsTokenizer(Tokenizer):
+class XttsTokenizer(_PieceTokenizer):
     """XTTS v2's published vocabulary: `[language]` first, spaces as `[SPACE]`, ids untouched."""
 
-    frontend = "bpe"
-
     def __init__(self, definition: str) -> None:
+        super().__init__(definition)
         self._definition = definition
-        self._bpe = _parse_bpe(definition)
-        self._vocabulary: dict[str, int] = self._bpe.get_vocab(with_added_tokens=True)
         missing = [name for name in ("[UNK]", "[SPACE]", "[START]", "[STOP]") if name not in self._vocabulary]
         if missing:
             raise ConfigError(f"vocabulary has no {missing[0]} token", hint="is this the vocab.json of XTTS v2?")
@@ -76,19 +83,11 @@ class XttsTokenizer(Tokenizer):
         self.start_id = self._vocabulary["[START]"]
         self.unknown_id = self._vocabulary["[UNK]"]
         self._space_id = self._vocabulary["[SPACE]"]
-        self._special_ids = {number for name, number in self._vocabulary.items() if _is_special(name)}
-
-    @property
-    def size(self) -> int:
-        return max(self._vocabulary.values()) + 1
 
     @property
     def languages(self) -> tuple[str, ...]:
         """Languages that this vocabulary has a token for."""
         return tuple(code for code in CODES if f"[{code}]" in self._vocabulary)
-
-    def tokens(self) -> list[str]:
-        return _names_in_order(self._vocabulary, self.size)
 
     def encode(self, text: str, language: str) -> list[int]:
         code = find_language(language).code
@@ -180,10 +179,3 @@ def _parse_bpe(definition: str) -> Any:
 
 def _is_special(name: str) -> bool:
     return name in SPECIALS or name == "[SPACE]" or (name[:1] == "[" and name[-1:] == "]" and name[1:-1] in CODES)
-
-
-def _names_in_order(vocabulary: dict[str, int], size: int) -> list[str]:
-    names = [""] * size
-    for name, number in vocabulary.items():
-        names[number] = name
-    return names
