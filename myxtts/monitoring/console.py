@@ -92,10 +92,10 @@ def render(state: RunState, width: int) -> RenderableType:
     parts: list[RenderableType] = [_progress(state)]
     speed = _speed(state)
     devices = _devices(state)
-    if width >= 110:
+    if width >= 138:
         columns = Table.grid(expand=True, padding=(0, 4, 0, 0))
-        columns.add_column(ratio=1)
-        columns.add_column(ratio=1)
+        columns.add_column(ratio=4)
+        columns.add_column(ratio=5)  # a device's line is 71 wide with its memory
         columns.add_row(speed, devices)
         parts.append(columns)
     else:
