@@ -6,6 +6,8 @@ Each step keeps what it made, so a second call continues where the first one end
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,9 +98,14 @@ def main(argv: list[str]) -> int:
     print(f"\nSpoken: {wavs}\nScores: {page}\nTraining: {run / 'report.html'}")
     if not finished:
         print(f"Training was ended after {options.minutes:g} minutes. Run the same command again: it continues.")
-    print(f'Try it: myxtts synth "Hello there, my friend." --voice {run} --out hello.wav')
+    print(f'Try it: {_our_command()} synth "Hello there, my friend." --voice {run} --out hello.wav')
     print(f"{(time.monotonic() - began) / 60:.1f} minutes in all")
     return 0
+
+
+def _our_command() -> str:
+    """How to call us from here: `make demo` runs in an environment that its user has not entered."""
+    return "myxtts" if shutil.which("myxtts") else f"{os.path.relpath(sys.executable)} -m myxtts"
 
 
 def _corpus(options: DemoOptions) -> Path:
