@@ -28,7 +28,8 @@ from myxtts.runtime.plan import DeviceRequest, plan_devices
 class BenchOptions:
     """Compare single, dual, mirrored and hybrid placement on your own corpus.
 
-    Example: myxtts bench placement --train-data DIR --model-size tiny --simulate-gpus 2
+    Example:
+      myxtts bench placement --train-data DIR --model-size tiny --simulate-gpus 2
     """
 
     what: Annotated[str, tyro.conf.Positional] = "placement"
@@ -87,6 +88,9 @@ class Measured:
             f"{self.placement.name:<9} {self.steps_per_s:8.2f} {self.audio_per_s:12.1f} {self.stall_share:7.0%} "
             f"{memory}   {self.busy}"
         )
+
+
+OPTIONS = BenchOptions
 
 
 def main(argv: list[str]) -> int:

@@ -6,6 +6,8 @@ Each step keeps what it made, so a second call continues where the first one end
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +29,10 @@ class DemoOptions:
     """Speak a corpus, train codec and GPT on it over two simulated GPUs, speak new sentences, and score them.
 
     At most half an hour on two cores, 18 minutes of it training. Interrupt it and run it again: it continues.
+
+    Examples:
+      myxtts demo
+      myxtts demo --quick --folder runs/quick   (three minutes: shows that all of it runs, not how it speaks)
     """
 
     folder: Path = Path("runs/demo")
@@ -64,6 +70,9 @@ class DemoOptions:
             )
 
 
+OPTIONS = DemoOptions
+
+
 def main(argv: list[str]) -> int:
     options = parse_options(DemoOptions, argv, command="demo")
     if options.quick:
@@ -89,9 +98,14 @@ def main(argv: list[str]) -> int:
     print(f"\nSpoken: {wavs}\nScores: {page}\nTraining: {run / 'report.html'}")
     if not finished:
         print(f"Training was ended after {options.minutes:g} minutes. Run the same command again: it continues.")
-    print(f'Try it: myxtts synth "Hello there, my friend." --voice {run} --out hello.wav')
+    print(f'Try it: {_our_command()} synth "Hello there, my friend." --voice {run} --out hello.wav')
     print(f"{(time.monotonic() - began) / 60:.1f} minutes in all")
     return 0
+
+
+def _our_command() -> str:
+    """How to call us from here: `make demo` runs in an environment that its user has not entered."""
+    return "myxtts" if shutil.which("myxtts") else f"{os.path.relpath(sys.executable)} -m myxtts"
 
 
 def _corpus(options: DemoOptions) -> Path:

@@ -9,10 +9,17 @@ from typing import Annotated
 
 import tyro
 
+from myxtts.cli.flags import parse_options
+
 
 @dataclass(frozen=True)
-class Args:
-    """Speak a small English and Persian corpus with espeak-ng: no download, the same bytes every time."""
+class DemoCorpusOptions:
+    """Speak a small English and Persian corpus with espeak-ng: no download, the same bytes every time.
+
+    Examples:
+      myxtts demo-corpus demo
+      myxtts demo-corpus demo --minutes 5 --voices 2 --languages fa
+    """
 
     out: Annotated[Path, tyro.conf.Positional]
     """Folder for metadata.csv and wavs/; new, empty, or of an interrupted run."""
@@ -33,9 +40,12 @@ class Args:
     """Processes that speak; by default one a core."""
 
 
+OPTIONS = DemoCorpusOptions
+
+
 def main(argv: list[str]) -> int:
     """Write the corpus and say where it is."""
-    args = tyro.cli(Args, args=argv, prog="myxtts demo-corpus")
+    args = parse_options(DemoCorpusOptions, argv, command="demo-corpus")
     from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 
     settings = DemoSettings(minutes=args.minutes, voices=args.voices, languages=args.languages, seed=args.seed)

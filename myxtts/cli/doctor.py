@@ -23,7 +23,12 @@ LOW_DISK_GB = 10
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions:
-    """Show versions, drivers, GPUs, memory and disk; what would work, and what to fix. Example: myxtts doctor"""
+    """Show versions, drivers, GPUs, memory and disk; what would work, and what to fix.
+
+    Examples:
+      myxtts doctor
+      myxtts doctor --simulate-gpus 3   (what would work with three GPUs)
+    """
 
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
@@ -35,6 +40,9 @@ class Finding:
 
     text: str
     fix: str | None = None
+
+
+OPTIONS = DoctorOptions
 
 
 def main(argv: list[str]) -> int:

@@ -21,6 +21,10 @@ class EvaluateOptions:
     """Judge a voice: words understood, right speaker, naturalness, beside the codec's ceiling and the real clips.
 
     The judges are an extra: pip install -c constraints.txt 'myxtts[eval]'. One that is missing is named and left out.
+
+    Examples:
+      myxtts evaluate runs/mine --data DIR
+      myxtts evaluate runs/mine --data DIR --texts FILE --language fa   (texts of your own, one a line)
     """
 
     voice: Annotated[Path, tyro.conf.Positional]
@@ -58,6 +62,9 @@ class EvaluateOptions:
 
     debug: bool = False
     """Show the traceback of an error."""
+
+
+OPTIONS = EvaluateOptions
 
 
 def main(argv: list[str]) -> int:

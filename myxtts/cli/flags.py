@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,9 @@ from myxtts.config.gpus import GpuIndices, parse_gpu_indices
 from myxtts.config.loading import read_yaml
 
 Options = TypeVar("Options")
+
+FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
+"""A setting's flag is its own name, without those of the parts that it is in."""
 
 registry = tyro.constructors.ConstructorRegistry()
 
@@ -42,7 +46,9 @@ def parse_options(
             options,
             args=list(argv),
             prog=f"myxtts {command}",
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            # Given whole: left to itself, tyro takes the examples for a section of the docstring and drops them.
+            description=inspect.cleandoc(options.__doc__ or ""),
+            config=FLAT,
             **arguments,
         )
     return parsed

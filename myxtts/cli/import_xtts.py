@@ -14,13 +14,20 @@ from myxtts.errors import ConfigError, UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """Turn a published XTTS v2 folder into one that myxtts can speak with and train on."""
+    """Turn a published XTTS v2 folder into one that myxtts can speak with.
+
+    Example:
+      myxtts import-xtts XTTS-v2 voices/xtts
+    """
 
     source: Annotated[Path, tyro.conf.Positional]
     """Folder with model.pth, dvae.pth, mel_stats.pth, vocab.json and config.json."""
 
     out: Annotated[Path, tyro.conf.Positional]
     """Folder to write: model.safetensors, manifest.json, config.yaml and tokenizer.json; must be empty or new."""
+
+
+OPTIONS = ImportOptions
 
 
 def main(argv: list[str]) -> int:
@@ -32,6 +39,9 @@ def main(argv: list[str]) -> int:
 
 
 def import_folder(source: Path, out: Path) -> None:
+    from myxtts.runtime.backend import import_tensorflow
+
+    import_tensorflow()
     from myxtts.config.config import XTTSConfig
     from myxtts.models.coqui.folder import read_folder, sampling_of
     from myxtts.models.weights import save_arrays

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
+# Nothing here that takes time to import: what runs before `main` cannot answer Ctrl-C with one line.
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 from myxtts import __version__
-from myxtts.config.suggest import did_you_mean
+from myxtts.cli.commands import COMMANDS
 from myxtts.errors import MyXTTSError, UsageError
 
-COMMANDS: dict[str, str] = {
-    "train": "train a voice from a folder of recordings",
-    "prepare": "read a corpus once, check every clip, and write shards that training reads",
-    "synth": "speak a text with a trained voice",
-    "evaluate": "judge a voice by outside ears: words understood, right speaker, naturalness",
-    "demo": "from nothing to a voice that speaks, on this machine, in half an hour",
-    "demo-corpus": "speak a small English and Persian corpus to try things on",
-    "monitor": "watch a running or finished run from another terminal",
-    "bench": "compare single, dual, mirrored and hybrid placement on your own data",
-    "import-xtts": "turn a folder of published XTTS v2 weights into ours",
-    "validate": "check that the dual-GPU pipeline works on this machine, in five parts",
-    "doctor": "show what this machine has, what would work and what to fix",
-}
-"""Name and one line; the module is `myxtts.cli.NAME` with `main(argv) -> int`."""
-
 INTERRUPTED = 130
+
+SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts")
+"""Commands that Ctrl-C may end in the middle of a computation; the others finish a step and save."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 an error with its cure, 2 wrong usage, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
-    _write_any_character()
     try:
-        return _dispatch(arguments)
+        _speak_plainly(debug=debug)
+        return _dispatch([argument for argument in arguments if argument != "--debug"])
     except MyXTTSError as error:
         if debug:
+            import traceback
+
             traceback.print_exc()
         print(f"error: {error.problem}\n  hint: {error.hint}", file=sys.stderr)
         return error.exit_code
@@ -61,9 +49,17 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"myxtts {__version__}")
         return 0
     if name not in COMMANDS:
+        from myxtts.config.suggest import did_you_mean
+
         raise UsageError(f"there is no command {name!r}", hint=did_you_mean(name, COMMANDS))
+    import importlib
+    from contextlib import nullcontext
+
+    from myxtts.cli.interrupt import ended_by_ctrl_c
+
     module = importlib.import_module(f"myxtts.cli.{name.replace('-', '_')}")
-    return int(module.main(rest))
+    with ended_by_ctrl_c(INTERRUPTED) if name in SAVES_NOTHING else nullcontext():
+        return int(module.main(rest))
 
 
 def overview() -> str:
@@ -72,17 +68,28 @@ def overview() -> str:
     return (
         "MyXTTS trains XTTS voices and keeps every device busy while it does.\n\n"
         f"usage: myxtts COMMAND [--debug] ...\n\n{rows}\n\n"
-        "Each command explains itself: myxtts COMMAND --help\n"
-        "First steps: make demo, then myxtts train --train-data YOUR_FOLDER"
+        "First steps:\n"
+        "  myxtts doctor                           what works on this machine\n"
+        "  myxtts demo                             no recordings yet? this needs none\n"
+        "  myxtts train --train-data YOUR_FOLDER   a voice of your own; the folder's form: docs/your-data.md\n\n"
+        "Each command explains itself, with examples: myxtts COMMAND --help"
     )
 
 
-def _write_any_character() -> None:
-    """On an ASCII terminal a Persian text is escaped, not a crash."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+def _speak_plainly(*, debug: bool) -> None:
+    """Any character on any terminal, no colours where they are not wanted, and nothing of TensorFlow's own talk."""
+    import logging
+
+    from myxtts.monitoring.terminal import write_any_character
+
+    write_any_character()
+    if os.environ.get("NO_COLOR"):
+        os.environ.setdefault("PYTHON_TYRO_ANSI_CODES", "False")  # rich looks at NO_COLOR itself
+    if debug:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    else:
+        # Its advice to its own developers, on retracing for one; its errors still come through.
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import tyro
 
+from myxtts.cli.flags import parse_options
 from myxtts.errors import DataError
 from myxtts.monitoring.console import LiveConsole, print_snapshot
 from myxtts.monitoring.events import EventFollower
@@ -24,7 +25,12 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorArgs:
-    """Shows a run that goes on in another terminal, or how one went."""
+    """Show a run that goes on in another terminal, or how one went.
+
+    Examples:
+      myxtts monitor runs/mine
+      myxtts monitor runs/mine --once   (one look, also into a pipe)
+    """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run: what --run-dir named."""
@@ -36,8 +42,11 @@ class MonitorArgs:
     """Write report.html into the run's folder and exit."""
 
 
+OPTIONS = MonitorArgs
+
+
 def main(argv: list[str]) -> int:
-    args = tyro.cli(MonitorArgs, args=argv, prog="myxtts monitor", config=(tyro.conf.FlagCreatePairsOff,))
+    args = parse_options(MonitorArgs, argv, command="monitor")
     log = args.run / "events.jsonl"
     if not log.is_file():
         raise DataError(

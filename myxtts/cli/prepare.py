@@ -10,30 +10,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from myxtts.config.data import DataConfig
+from myxtts.cli.flags import parse_options
+from myxtts.config.data import CorpusConfig, DataConfig
 from myxtts.data.prepare import PrepareProgress, Progress, prepare
 from myxtts.data.prepared import REFUSED
 from myxtts.data.report import report_lines
 
-_DEFAULTS = DataConfig()
 _PLAIN_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareArgs:
-    """Prepare a folder of recordings for training; a second call finds the result and takes no time."""
+    """Prepare a folder of recordings for training; a second call finds the result and takes no time.
+
+    Examples:
+      myxtts prepare DIR
+      myxtts prepare DIR --language fa --trim-silence
+    """
 
     corpus: tyro.conf.Positional[Path]
     """Folder with metadata.csv and wavs/ (LJSpeech), a VCTK or Common Voice folder, or a .csv, .tsv or .jsonl file."""
-
-    corpus_format: Annotated[
-        Literal["auto", "ljspeech", "vctk", "common-voice", "jsonl"], tyro.conf.arg(name="format")
-    ] = "auto"
-    """Form of the corpus; auto looks at the folder."""
 
     out: Path | None = None
     """Folder to write; by default one in the cache, where `train` finds it."""
@@ -47,46 +47,18 @@ class PrepareArgs:
     json: bool = False
     """Print the report as JSON instead of lines."""
 
-    language: str = _DEFAULTS.language
-    """Language of clips whose metadata has no language column (en, fa, de, ...)."""
+    settings: Annotated[CorpusConfig, tyro.conf.arg(name="")]
 
-    cache_dir: str | None = _DEFAULTS.cache_dir
-    """Where prepared corpora are kept; by default beside the user's other caches."""
 
-    text_frontend: Literal["phonemes", "characters", "bpe"] = _DEFAULTS.text_frontend
-    """What the model reads: espeak phonemes (best from scratch), characters, or byte-pair pieces."""
-
-    vocab_size: int = _DEFAULTS.vocab_size
-    """Most pieces in a byte-pair vocabulary trained on the corpus."""
-
-    min_clip_seconds: float = _DEFAULTS.min_clip_seconds
-    """Shorter clips are refused."""
-
-    max_clip_seconds: float = _DEFAULTS.max_clip_seconds
-    """Longer clips are refused."""
-
-    max_text_chars: int = _DEFAULTS.max_text_chars
-    """Longer transcripts are refused."""
-
-    trim_silence: bool = _DEFAULTS.trim_silence
-    """Cut silence at both ends of each clip."""
-
-    normalise_loudness: bool = _DEFAULTS.normalise_loudness
-    """Bring each clip to the same loudness."""
-
-    max_refused_share: float = _DEFAULTS.max_refused_share
-    """Preparing stops when a larger share of the clips is refused."""
+OPTIONS = PrepareArgs
 
 
 def main(argv: list[str]) -> int:
-    args = tyro.cli(PrepareArgs, args=argv, prog="myxtts prepare")
-    names = {field.name for field in dataclasses.fields(DataConfig)}
-    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(args) if field.name in names}
+    args = parse_options(PrepareArgs, argv, command="prepare")
+    config = DataConfig(**dataclasses.asdict(args.settings))
     started = time.monotonic()
     with _progress_display() as progress:
-        prepared = prepare(
-            args.corpus, DataConfig(**given), progress, out=args.out, force=args.force, workers=args.workers
-        )
+        prepared = prepare(args.corpus, config, progress, out=args.out, force=args.force, workers=args.workers)
     if args.json:
         print(json.dumps({**prepared.report, "prepared": str(prepared.path)}, ensure_ascii=False))
         return 0

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 class SynthOptions:
     """Speak with a trained voice.
 
-    Examples: myxtts synth "Hello." --voice runs/mine --out hello.wav.
-    In another voice: add --reference CLIP.wav. Straight to the loudspeaker: myxtts synth "Hello." --voice runs/mine
-    --stream | aplay -f S16_LE -r 22050.
+    Examples:
+      myxtts synth "Hello." --voice runs/mine --out hello.wav
+      myxtts synth "Hello." --voice runs/mine --reference CLIP.wav     (in the voice of a clip)
+      myxtts synth "Hello." --voice runs/mine --stream | aplay -f S16_LE -r 22050
     """
 
     text: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
@@ -96,6 +97,9 @@ class SynthOptions:
 
     debug: bool = False
     """Show the traceback of an error."""
+
+
+OPTIONS = SynthOptions
 
 
 def main(argv: list[str]) -> int:

@@ -15,7 +15,14 @@ from myxtts.errors import ConfigError
 from myxtts.monitoring.log import setup_logging
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
-from myxtts.runtime.plan_log import TRAINING_STARTS, configuration_lines, pipeline_lines, placement_lines, warmup_line
+from myxtts.runtime.plan_log import (
+    TRAINING_STARTS,
+    configuration_lines,
+    creation_line,
+    pipeline_lines,
+    placement_lines,
+    warmup_line,
+)
 from myxtts.runtime.precision import Precision, choose_precision
 
 
@@ -23,9 +30,11 @@ from myxtts.runtime.precision import Precision, choose_precision
 class TrainOptions:
     """Train a voice from a folder of recordings. Continues where the run folder stands.
 
-    Examples: one device: myxtts train --train-data DIR --run-dir runs/mine.
-    Two GPUs: myxtts train --train-data DIR --data-gpu 0 --model-gpu 1.
-    No GPU, to see the pipeline: myxtts train --train-data DIR --simulate-gpus 2 --data-gpu 0 --model-gpu 1.
+    Examples:
+      myxtts train --train-data DIR --run-dir runs/mine
+      myxtts train --train-data DIR --data-gpu 0 --model-gpu 1                     (two GPUs)
+      myxtts train --train-data DIR --data-gpu 0 --model-gpu 1 --simulate-gpus 2   (the same without a GPU)
+      myxtts train --train-data DIR --dry-run                                      (what would happen)
     """
 
     settings: Annotated[XTTSConfig, tyro.conf.arg(name="")]
@@ -41,6 +50,9 @@ class TrainOptions:
 
     debug: bool = False
     """Show the traceback of an error."""
+
+
+OPTIONS = TrainOptions
 
 
 def main(argv: list[str]) -> int:
@@ -64,6 +76,9 @@ def main(argv: list[str]) -> int:
 
 
 def _train(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool) -> int:
+    from myxtts.runtime.backend import import_tensorflow
+
+    import_tensorflow()  # first of all, so that it is quiet, and says which extra to install where it is missing
     from myxtts.training.run import run_training
 
     return run_training(config, plan, precision, fresh=fresh, live_console=sys.stderr.isatty())
@@ -82,6 +97,7 @@ def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision) -> 
         *configuration_lines(plan),
         *pipeline_lines(plan, config.data.buffer_size),
         *placement_lines(plan),
+        creation_line(plan),
         changed_by_level(config),
         warmup_line(config.data.model_start_delay),
         TRAINING_STARTS,

@@ -29,7 +29,9 @@ TRANSFER_MB = 64
 class ValidateOptions:
     """Check that the dual-GPU pipeline works here, in five parts; exit 0 only if all pass.
 
-    Example: myxtts validate --data-gpu 0 --model-gpu 1. Without GPUs: add --simulate-gpus 2.
+    Examples:
+      myxtts validate --data-gpu 0 --model-gpu 1
+      myxtts validate --simulate-gpus 2                 (without a GPU)
     """
 
     data_gpu: int = 0
@@ -40,6 +42,9 @@ class ValidateOptions:
 
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
+
+
+OPTIONS = ValidateOptions
 
 
 def main(argv: list[str]) -> int:

@@ -11,14 +11,8 @@ from myxtts.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Corpora, batches, and the producer's side of the pipeline."""
-
-    train_data: str | None = None
-    """Folder of recordings to learn from (LJSpeech, VCTK, Common Voice or a JSONL manifest)."""
-
-    val_data: str | None = None
-    """Folder held out for validation; without it one clip of every 20 of the training folder is held out."""
+class CorpusConfig:
+    """How a corpus is read, and which clips are good enough: all that `myxtts prepare` needs to know."""
 
     corpus_format: Literal["auto", "ljspeech", "vctk", "common-voice", "jsonl"] = "auto"
     """Form of the corpus; auto looks at the folder."""
@@ -28,27 +22,6 @@ class DataConfig:
 
     cache_dir: str | None = None
     """Where prepared shards are kept; by default beside the user's other caches."""
-
-    batch_size: int | None = None
-    """Clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
-
-    batch_seconds: float | None = None
-    """Audio seconds in a batch, padding included: clips of one length share a batch, few long or many short ones."""
-
-    num_workers: int = 0
-    """Processes that read shards; 0 reads on threads of this process."""
-
-    buffer_size: int = 50
-    """Batches prepared ahead of the model; one of 32 clips costs about 25 MB on the host."""
-
-    data_gpu: int | None = None
-    """GPU that turns audio into mels and codes; needs --model-gpu."""
-
-    model_gpu: GpuIndices = None
-    """GPU that trains the model, or several ("1,2,3") to mirror it; needs --data-gpu."""
-
-    model_start_delay: float = 2.0
-    """Longest wait, in seconds, for the buffer to fill before training starts."""
 
     text_frontend: Literal["phonemes", "characters", "bpe"] = "phonemes"
     """What the model reads: espeak phonemes (best from scratch), characters, or byte-pair pieces."""
@@ -75,6 +48,50 @@ class DataConfig:
     """Preparing stops when a larger share of the clips is refused."""
 
     def __post_init__(self) -> None:
+        at_least("--vocab-size", self.vocab_size, 300, hint="2,000 is a good size for one language")
+        at_least("--min-clip-seconds", self.min_clip_seconds, 0.05, hint="the default is 0.4")
+        at_least("--max-text-chars", self.max_text_chars, 1, hint="the default is 400")
+        in_range("--max-refused-share", self.max_refused_share, 0.0, 1.0, hint="1 accepts any number of refusals")
+        if self.max_clip_seconds <= self.min_clip_seconds:
+            raise ConfigError(
+                f"--max-clip-seconds is {self.max_clip_seconds}, not above --min-clip-seconds {self.min_clip_seconds}",
+                hint="the defaults are 0.4 and 20 seconds",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(CorpusConfig):
+    """Corpora, batches, and the producer's side of the pipeline."""
+
+    train_data: str | None = None
+    """Folder of recordings to learn from (LJSpeech, VCTK, Common Voice or a JSONL manifest)."""
+
+    val_data: str | None = None
+    """Folder held out for validation; without it one clip of every 20 of the training folder is held out."""
+
+    batch_size: int | None = None
+    """Clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
+
+    batch_seconds: float | None = None
+    """Audio seconds in a batch, padding included: clips of one length share a batch, few long or many short ones."""
+
+    num_workers: int = 0
+    """Processes that read shards; 0 reads on threads of this process."""
+
+    buffer_size: int = 50
+    """Batches prepared ahead of the model; one of 32 clips costs about 25 MB on the host."""
+
+    data_gpu: int | None = None
+    """GPU that turns audio into mels and codes; needs --model-gpu."""
+
+    model_gpu: GpuIndices = None
+    """GPU that trains the model, or several ("1,2,3") to mirror it; needs --data-gpu."""
+
+    model_start_delay: float = 2.0
+    """Longest wait, in seconds, for the buffer to fill before training starts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "model_gpu", parse_gpu_indices("--model-gpu", self.model_gpu))
         at_least("--batch-size", self.batch_size, 1, hint="start at 16 and halve it when memory runs out")
         at_least("--batch-seconds", self.batch_seconds, 1.0, hint="120 fits a 12 GB GPU at the normal size")
@@ -87,12 +104,3 @@ class DataConfig:
         )
         at_least("--model-start-delay", self.model_start_delay, 0.0, hint="the default is 2.0 seconds")
         at_least("--data-gpu", self.data_gpu, 0, hint="GPUs are numbered from 0 as nvidia-smi shows them")
-        at_least("--vocab-size", self.vocab_size, 300, hint="2,000 is a good size for one language")
-        at_least("--min-clip-seconds", self.min_clip_seconds, 0.05, hint="the default is 0.4")
-        at_least("--max-text-chars", self.max_text_chars, 1, hint="the default is 400")
-        in_range("--max-refused-share", self.max_refused_share, 0.0, 1.0, hint="1 accepts any number of refusals")
-        if self.max_clip_seconds <= self.min_clip_seconds:
-            raise ConfigError(
-                f"--max-clip-seconds is {self.max_clip_seconds}, not above --min-clip-seconds {self.min_clip_seconds}",
-                hint="the defaults are 0.4 and 20 seconds",
-            )

@@ -13,7 +13,14 @@ from myxtts.config.presets import FROM_PRESET, MODEL_SIZES, OPTIMIZATION_LEVELS
 
 
 def field_help(cls: type) -> dict[str, str]:
-    """The docstring that stands below each field of a dataclass."""
+    """The docstring that stands below each field of a dataclass and of those that it extends."""
+    texts: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, cls.__mro__):
+        texts.update(_own_field_help(base))
+    return texts
+
+
+def _own_field_help(cls: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(body, ast.ClassDef)
     texts: dict[str, str] = {}

@@ -162,7 +162,7 @@ def plain_line(state: RunState, event: Event, said_at: float | None) -> str | No
         case "warning" | "leak":
             warning = state.warnings[-1]
             return f"warning: {warning['message']}: {warning['hint']}"
-        case "run_end":
+        case "run_end" if event["reason"] != "failed":  # the command that failed says why itself, with the cure
             return f"{event['reason']}: {event['message']}"
     return None
 

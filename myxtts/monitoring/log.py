@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
+from myxtts.monitoring.terminal import ERRORS
+
 FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
@@ -30,5 +32,5 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self.stream = sys.stderr
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         text = self.format(record)
-        self.stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+        self.stream.write(text.encode(encoding, errors=ERRORS).decode(encoding) + "\n")
         self.flush()

@@ -43,7 +43,11 @@ def placement_lines(plan: DevicePlan) -> list[str]:
         return [f"Model will be {'mirrored over' if plan.mode == 'mirrored' else 'placed on'} {where}"]
     lines = [f"Multi-GPU Mode: Model will be placed on {', '.join(role.label for role in plan.models)}"]
     lines += [f"   (Original GPU {role.physical} is now mapped to GPU:{role.visible})" for role in plan.models]
-    return [*lines, *(f"Creating model on device: {role.label}" for role in plan.models)]
+    return lines
+
+
+def creation_line(plan: DevicePlan) -> str:
+    return f"Creating model on device: {', '.join(role.label for role in plan.models)}"
 
 
 def warmup_line(start_delay_s: float) -> str:

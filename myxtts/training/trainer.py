@@ -26,6 +26,7 @@ from myxtts.pipeline import DeviceBatch
 from myxtts.runtime.apply import applied_plan, apply_plan
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.plan_log import creation_line
 from myxtts.runtime.strategy import get_device_context, make_strategy
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint
 from myxtts.training.loss_scale import LossScale
@@ -80,6 +81,7 @@ class XTTSTrainer:
             self.restore(checkpoint)
 
     def _build_model(self) -> XTTS:
+        logger.info(creation_line(self.plan))
         with self.strategy.scope(), self._model_scope():
             return XTTS(self.config.model)
 

@@ -48,7 +48,11 @@ def test_json_is_the_report_and_names_the_folder(corpus: Path, capsys: pytest.Ca
 
 
 def test_a_flag_of_the_settings_reaches_them(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(prepare(corpus, "--min-clip-seconds", "0.75", "--max-refused-share", "1", "--format", "ljspeech", "--json"))
+    main(
+        prepare(
+            corpus, "--min-clip-seconds", "0.75", "--max-refused-share", "1", "--corpus-format", "ljspeech", "--json"
+        )
+    )
 
     assert "--min-clip-seconds …" in json.dumps(
         json.loads(capsys.readouterr().out)["refused_by_reason"], ensure_ascii=False

@@ -10,7 +10,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.errors import ConfigError, DeviceError
 from myxtts.runtime.inventory import Gpu, Inventory, chosen_by_cuda_variable, find_inventory, simulated_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices, propose_memory_limits
-from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
+from myxtts.runtime.plan_log import configuration_lines, creation_line, pipeline_lines, placement_lines
 from myxtts.runtime.precision import choose_precision
 
 
@@ -132,7 +132,8 @@ def test_proposed_limits_are_shares_of_each_gpus_own_memory() -> None:
 def test_the_log_has_the_documented_steps_in_their_order() -> None:
     plan = plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), gpus(2))
 
-    lines = [line.strip() for line in (*configuration_lines(plan), *pipeline_lines(plan, 25), *placement_lines(plan))]
+    before = (*configuration_lines(plan), *pipeline_lines(plan, 25), *placement_lines(plan), creation_line(plan))
+    lines = [line.strip() for line in before]
 
     expected = [
         "Configuring Multi-GPU Mode...",

@@ -21,7 +21,7 @@ def read_common_voice(root: Path, table: Path, *, language: str, speaker: str) -
     if not {"path", "sentence"} <= set(columns):
         raise DataError(
             f"{table} has no columns 'path' and 'sentence' in its first line",
-            hint="give a table of a Common Voice release, such as validated.tsv, or name another --format",
+            hint="give a table of a Common Voice release, such as validated.tsv, or name another --corpus-format",
         )
     finder = AudioFinder(root, ("clips", "."))
     seen: dict[str, int] = {}

@@ -1,0 +1,19 @@
+"""The commands by name, in the order in which they are shown."""
+
+from __future__ import annotations
+
+COMMANDS: dict[str, str] = {
+    "train": "train a voice from a folder of recordings",
+    "prepare": "read a corpus once, check every clip, and write shards that training reads",
+    "synth": "speak a text with a trained voice",
+    "evaluate": "judge a voice by outside ears: words understood, right speaker, naturalness",
+    "demo": "from nothing to a voice that speaks, on this machine, in half an hour",
+    "demo-corpus": "speak a small English and Persian corpus to try things on",
+    "monitor": "watch a running or finished run from another terminal",
+    "bench": "compare single, dual, mirrored and hybrid placement on your own data",
+    "import-xtts": "turn a folder of published XTTS v2 weights into ours",
+    "validate": "check that the dual-GPU pipeline works on this machine, in five parts",
+    "doctor": "show what this machine has, what would work and what to fix",
+    "completion": "print the script that lets your shell complete all of this",
+}
+"""Name and one line; the module is `myxtts.cli.NAME` with `main(argv) -> int` and its option class as `OPTIONS`."""

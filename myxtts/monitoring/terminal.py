@@ -1,0 +1,30 @@
+"""Terminals that cannot show every character: signs get an ASCII stand-in, letters are escaped, nothing crashes."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+
+ERRORS = "myxtts-plain"
+"""Name of the error handler, for `str.encode` and for streams."""
+
+_STAND_INS = {"·": "-", "–": "-", "—": "-", "−": "-", "…": "...", "→": "->", "×": "x", "’": "'", "“": '"', "”": '"'}
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    written = "".join(_STAND_INS.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in text)
+    return written, error.end
+
+
+codecs.register_error(ERRORS, _plain)
+
+
+def write_any_character() -> None:
+    """Let standard output and error take any text, and, in a pipe, write a line as soon as it is said."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors=ERRORS, line_buffering=True)

@@ -1,0 +1,62 @@
+"""What every tokenizer is: ids below a size, the first four of them fixed, and one JSON file on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+Frontend = Literal["phonemes", "characters", "bpe"]
+
+PAD, UNKNOWN, START, STOP = 0, 1, 2, 3
+SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
+FORMAT = "myxtts-tokenizer"
+
+
+class Tokenizer(ABC):
+    """What every front end offers."""
+
+    frontend: ClassVar[Frontend]
+    pad_id: int = PAD
+    unknown_id: int = UNKNOWN
+    start_id: int = START
+    stop_id: int = STOP
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Ids are below this number."""
+
+    @abstractmethod
+    def encode(self, text: str, language: str) -> list[int]:
+        """Ids of the normalised text, the language token first."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids (phonemes: the IPA), without special and language tokens."""
+
+    @abstractmethod
+    def unknown(self, text: str, language: str) -> set[str]:
+        """Characters (phonemes: IPA signs, and pictures that no voice reads) that have no token of their own."""
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Everything that `load_tokenizer` needs."""
+
+    @abstractmethod
+    def tokens(self) -> list[str]:
+        """The name of every id, in order: for reports and for tests."""
+
+    def encode_many(self, texts: Sequence[str], language: str) -> list[list[int]]:
+        """`encode` of each text; faster than one at a time where phonemes have to be found."""
+        return [self.encode(text, language) for text in texts]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the vocabulary as one JSON file, whole or not at all."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        temporary.write_text(json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(target)

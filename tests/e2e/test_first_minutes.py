@@ -1,0 +1,197 @@
+"""What a newcomer meets first: help, completion, Ctrl-C, terminals without colours or without Persian letters."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from myxtts.cli.commands import COMMANDS
+from myxtts.cli.main import main, overview
+from tests.processes import ROOT, myxtts, run, run_script
+
+ESCAPE = "\x1b"
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_without_arguments_it_shows_every_command_and_the_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+
+    shown = capsys.readouterr().out
+    assert shown.strip() == overview()
+    assert [name for name in COMMANDS if f"  {name} " not in shown] == []
+    assert "myxtts demo" in shown
+    assert "myxtts train --train-data" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_commands_help_has_an_example_on_a_line_of_its_own(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = help_of(command, capsys).splitlines()
+
+    below = lines[next(number for number, line in enumerate(lines) if line.startswith("Example")) + 1 :]
+    assert f"myxtts {command}" in below[0]
+
+
+def test_no_help_and_no_completion_imports_tensorflow() -> None:
+    run_script(
+        f"""
+import sys
+from myxtts.cli.main import main
+for arguments in [*([name, "--help"] for name in {list(COMMANDS)}), ["completion", "bash"]]:
+    try:
+        main(arguments)
+    except SystemExit as end:
+        assert end.code in (0, None), end.code
+assert not {{"tensorflow", "keras", "torch"}} & set(sys.modules)
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("myxtts tr", "train"), ("myxtts train --model-si", "--model-size"), ("myxtts train --stage co", "codec")],
+)
+def test_bash_completes_commands_flags_and_values(typed: str, offered: str) -> None:
+    script = myxtts("completion", "bash").stdout
+    words = typed.split()
+    complete = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _tyro_myxtts; echo ${{COMPREPLY[*]}}"
+
+    result = subprocess.run(
+        ["bash", "-c", f"{script}\n{complete}"], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert result.stdout.split() == [offered]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script_that_knows_every_command(shell: str) -> None:
+    script = myxtts("completion", shell).stdout
+
+    assert [name for name in COMMANDS if name not in script] == []
+    assert "--train-data" in script
+
+
+def test_training_without_tensorflow_names_the_extra() -> None:
+    result = run(
+        "-c",
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from myxtts.cli.main import main\n"
+        "sys.exit(main(['train', '--train-data', 'anything']))",
+    )
+
+    assert result.returncode == 1
+    assert "pip install 'myxtts[cpu]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def interrupted_after(line: str, *arguments: str) -> tuple[int, str]:
+    """Start Python, send it Ctrl-C once it has printed `line`, and give back how it ended."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().decode().strip() == line
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, written = process.communicate(timeout=60)
+    return process.returncode, written.decode()
+
+
+def test_ctrl_c_ends_a_command_with_one_line() -> None:
+    waiting = (
+        "import sys\nfrom myxtts.cli.main import main\nprint('ready', flush=True)\n"
+        "sys.exit(main(['synth', '-', '--voice', 'runs/none']))"  # `-` waits for a text on standard input
+    )
+
+    code, written = interrupted_after("ready", "-c", waiting)
+
+    # Python ends itself with the signal where the interrupt fell into an exec of its own; a shell sees 130 then too.
+    assert code in (130, -signal.SIGINT)
+    assert written == "interrupted\n"
+
+
+def test_ctrl_c_ends_a_computation_that_does_not_return() -> None:
+    computing = (
+        "import hashlib\nfrom myxtts.cli.interrupt import ended_by_ctrl_c\n"
+        "with ended_by_ctrl_c(130, grace_s=0.1):\n"
+        "    print('ready', flush=True)\n"
+        "    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # minutes, without a look at signals
+    )
+
+    assert interrupted_after("ready", "-c", computing) == (130, "interrupted\n")
+
+
+def in_a_terminal(*arguments: str, **environment: str) -> str:
+    """Run Python with a terminal as its output, and give back everything that was written to it."""
+    ours, theirs = pty.openpty()
+    inherited = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**inherited, "TERM": "xterm-256color", **environment},
+    )
+    os.close(theirs)
+    written = bytearray()
+    try:
+        while chunk := os.read(ours, 65536):
+            written += chunk
+    except OSError:
+        pass  # Linux ends a terminal whose other side is gone with an error
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return written.decode()
+
+
+def test_colours_are_for_terminals_that_want_them() -> None:
+    help_of_validate = ("-m", "myxtts", "validate", "--help")
+
+    assert ESCAPE in in_a_terminal(*help_of_validate)
+    assert ESCAPE not in in_a_terminal(*help_of_validate, NO_COLOR="1")
+    assert ESCAPE not in run(*help_of_validate).stdout
+
+
+def test_persian_text_is_shown_where_it_can_be_and_escaped_where_it_cannot() -> None:
+    asked = ("train", "--dry-run", "--train-data", "صدای من")
+
+    assert "train_data: صدای من" in myxtts(*asked, PYTHONIOENCODING="utf-8").stdout
+    assert r"train_data: \u0635\u062f\u0627\u06cc \u0645\u0646" in myxtts(*asked, PYTHONIOENCODING="ascii").stdout
+
+
+def test_the_log_takes_persian_text_on_any_terminal() -> None:
+    script = (
+        "import logging\nfrom myxtts.monitoring.log import setup_logging\n"
+        "setup_logging()\nlogging.getLogger('myxtts.any').info('سلام · dual')"
+    )
+
+    assert run("-c", script, PYTHONIOENCODING="utf-8").stderr.endswith("سلام · dual\n")
+    assert run("-c", script, PYTHONIOENCODING="ascii").stderr.endswith("\\u0633\\u0644\\u0627\\u0645 - dual\n")
+
+
+def test_a_line_reaches_a_pipe_when_it_is_said() -> None:
+    script = (
+        "import sys, time\nfrom myxtts.monitoring.terminal import write_any_character\n"
+        "write_any_character()\nprint('said')\ntime.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.kill()
+
+    assert line == b"said\n"
