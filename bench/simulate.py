@@ -196,8 +196,19 @@ def pays_up_to(work: dict[int, float], worth: float = WORTH) -> int:
     return max(work)
 
 
-def phases_of_run(run: Path) -> tuple[Phases, float]:
-    """Phase times of a dual run's last windows, and the steps a second that it made."""
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What a run's own events say."""
+
+    phases: Phases
+    steps_per_s: float
+    model_devices: int
+    overlapped: bool
+    """False where one device did both, one after the other."""
+
+
+def phases_of_run(run: Path) -> MeasuredRun:
+    """Phase times of a run's last windows, brought to one model device, and the steps a second that it made."""
     from myxtts.monitoring.events import read_events
     from myxtts.monitoring.figures import WindowFigures
 
@@ -209,18 +220,20 @@ def phases_of_run(run: Path) -> tuple[Phases, float]:
         return statistics.median(value(window) or 0.0 for window in windows)
 
     transfer_ms = median(lambda window: window.phases["transfer"].ms_per_batch)
+    models = windows[-1].model_devices
     phases = Phases(
         read_ms=median(lambda window: window.phases["source"].ms_per_batch),
         process_ms=median(lambda window: window.phases["process"].ms_per_batch),
-        train_ms=median(lambda window: window.phases["train"].ms_per_batch),
+        train_ms=median(lambda window: window.phases["train"].ms_per_batch) * len(models),
         batch_mb=10.0 * transfer_ms,
     )
-    return phases, 1000 / median(lambda window: window.step_ms)
+    overlapped = windows[-1].data_device not in models
+    return MeasuredRun(phases, 1000 / median(lambda window: window.step_ms), len(models), overlapped)
 
 
 def main(argv: list[str]) -> int:
     parser = parser_for("simulate", __doc__)
-    parser.add_argument("--run", type=Path, help="a run of two or more devices; its phase times are used")
+    parser.add_argument("--run", type=Path, help="a run of yours; the phase times in its events.jsonl are used")
     for name, what in (
         ("process-ms", "data device's work on a batch"),
         ("train-ms", "model device's work on a batch"),
@@ -251,9 +264,14 @@ def main(argv: list[str]) -> int:
 def _given(arguments: argparse.Namespace, report: Report) -> Phases:
     phases = Phases(process_ms=1.0, train_ms=1.0)
     if arguments.run:
-        phases, measured = phases_of_run(arguments.run)
-        predicted = simulate(phases, 1, 1).steps_per_s
-        report.rows.append(agreement("this run", [predicted], [measured]))
+        run = phases_of_run(arguments.run)
+        phases = run.phases
+        predicted = simulate(phases, 1, run.model_devices).steps_per_s
+        if run.overlapped:
+            report.rows.append(agreement("this run", [predicted], [run.steps_per_s]))
+        else:
+            gain = predicted / run.steps_per_s
+            report.rows.append(Row(name="a device for the data, predicted", unit="times this run", ours=[gain]))
     names = ("process_ms", "train_ms", "train_fixed_ms", "batch_mb", "gradient_mb", "link_gb_s", "jitter")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     return replace(phases, **given)

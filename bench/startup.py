@@ -16,6 +16,7 @@ from bench.peers import STORED
 from bench.report import Report, Row, Target, at_most, finish, parser_for, run_main
 
 HELP_LIMIT_CPU_S = 0.5
+COQUI_IMPORT = "from TTS.tts.models.xtts import Xtts"
 NO_TENSORFLOW = "import sys, myxtts, myxtts.cli.main; assert 'tensorflow' not in sys.modules"
 
 
@@ -37,13 +38,13 @@ def measure(rounds: int, *, quick: bool) -> Report:
     }
     others = Others()
     # The first run of each fills the page cache and the bytecode cache.
-    for command in commands.values():
+    for command in commands.values() if not quick else ():
         child_cpu_s(command)
     made: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds):
         for name, command in commands.items():
             made[name].append(child_cpu_s(command))
-    theirs = [child_cpu_s([peer, "-c", "from TTS.tts.models.xtts import Xtts"]) for _ in range(2)][1:] if peer else []
+    theirs = [child_cpu_s([peer, "-c", COQUI_IMPORT]) for _ in range(1 if quick else 2)][-1:] if peer else []
     others_cores = others.cores()
     rows = [Row(name=name, unit="CPU-s", ours=seconds, target=target_of(name)) for name, seconds in made.items()]
     rows.append(

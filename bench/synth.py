@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ours-side", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.ours_side:
-        ours_side()
+        ours_side(warm_ups=1 if arguments.quick else 2)
         return 0
     return finish(compare(arguments), arguments.json)
 
@@ -40,7 +40,7 @@ def compare(arguments: argparse.Namespace) -> Report:
     sizes = [f"--layers={layers}", f"--width={width}", f"--heads={heads}"]
     theirs = [str(peer), str(HERE / "coqui_speaking.py"), *sizes, f"--codes={CODES}", f"--tokens={text_tokens()}"]
     commands = {
-        "ours": [sys.executable, "-m", "bench.synth", "--ours-side"],
+        "ours": [sys.executable, "-m", "bench.synth", "--ours-side", *["--quick"] * arguments.quick],
         "coqui": theirs if peer else None,
     }
     with sides(commands) as living:
@@ -135,7 +135,7 @@ def make_voice() -> Any:
     )
 
 
-def ours_side() -> None:
+def ours_side(warm_ups: int) -> None:
     import numpy as np
 
     from myxtts.synthesis.synthesizer import Synthesizer
@@ -161,8 +161,8 @@ def ours_side() -> None:
             "generation_cpu_s": generation_cpu_s(synthesizer, voice),
         }
 
-    turn("")
-    turn("")
+    for _ in range(warm_ups):
+        turn("")
     answer_turns({"ready": True}, turn)
 
 

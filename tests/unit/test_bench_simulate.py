@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.simulate import Phases, agreement, pays_up_to, phases_of_run, scaling, simulate
+from myxtts.monitoring.figures import PhaseFigures, WindowFigures
 
 FREE = {"link_latency_ms": 0.0, "batch_mb": 0.0}
 
@@ -131,23 +132,33 @@ def test_an_error_counts_whichever_way_it_goes() -> None:
 def test_phase_times_come_from_a_runs_own_events(tmp_path: Path) -> None:
     def window(train_ms: float) -> dict[str, object]:
         costs = {"source": 2.0, "process": 60.0, "transfer": 1.5, "train": train_ms}
-        phases = {
-            name: {"busy": 0.5, "waiting": 0.0, "blocked": 0.5, "ms_per_batch": cost} for name, cost in costs.items()
-        }
-        return {
-            **{"event": "window", "time": 0.0, "stage": "gpt", "step": 20, "seconds": 2.0, "steps": 20},
-            **{"step_ms": train_ms + 1, "phases": phases, "data_device": "/CPU:0", "model_devices": ["/CPU:1"]},
-            **{"device_busy": {"/CPU:0": 0.6, "/CPU:1": 0.99}, "stall_share": 0.0, "buffer_depth": 8.0},
-            **{"buffer_capacity": 8, "efficiency": 0.99, "bottleneck": "train", "oscillation": 0.0},
-            **{"audio_seconds_per_s": 100.0, "padding_share": 0.08},
-        }
+        figures = WindowFigures(
+            seconds=2.0,
+            steps=20,
+            step_ms=train_ms + 1,
+            phases={name: PhaseFigures(0.5, 0.0, 0.5, cost) for name, cost in costs.items()},
+            data_device="/CPU:0",
+            model_devices=("/CPU:1",),
+            device_busy={"/CPU:0": 0.6, "/CPU:1": 0.99},
+            stall_share=0.0,
+            buffer_depth=8.0,
+            buffer_capacity=8,
+            efficiency=0.99,
+            bottleneck="train",
+            oscillation=0.0,
+            audio_seconds_per_s=100.0,
+            padding_share=0.08,
+        )
+        return {"event": "window", "time": 0.0, "stage": "gpt", "step": 20, **figures.to_event()}
 
     lines = [json.dumps(window(train_ms)) for train_ms in (300.0, 99.0, 99.0, 99.0, 99.0, 99.0)]
     (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
 
-    phases, measured = phases_of_run(tmp_path)
+    run = phases_of_run(tmp_path)
+    phases = run.phases
 
+    assert (run.model_devices, run.overlapped) == (1, True)
     assert (phases.process_ms, phases.train_ms, phases.read_ms) == (60.0, 99.0, 2.0)
     assert phases.transfer_ms(1) == pytest.approx(1.5, abs=0.1)
-    assert measured == pytest.approx(10.0)
-    assert simulate(phases, 1, 1).steps_per_s == pytest.approx(measured, rel=0.02)
+    assert run.steps_per_s == pytest.approx(10.0)
+    assert simulate(phases, 1, 1).steps_per_s == pytest.approx(run.steps_per_s, rel=0.02)
