@@ -12,6 +12,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -104,12 +105,15 @@ class Side:
 
     def __init__(self, command: list[str], environment: Mapping[str, str] = ONE_THREAD) -> None:
         self._command = command
+        # Kept aside: TensorFlow and torch chat there, and it is wanted only when the side dies.
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed in close
         self._process = subprocess.Popen(
             command,
             cwd=HERE.parent,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
         )
         self.ready = self._read()
@@ -124,6 +128,7 @@ class Side:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+        self._errors.close()
 
     def __enter__(self) -> Side:
         return self
@@ -138,7 +143,10 @@ class Side:
             if line.startswith("{"):
                 figures: dict[str, Any] = json.loads(line)
                 return figures
-        raise BenchError(f"{' '.join(self._command)} ended with exit code {self._process.wait()} instead of answering")
+        code = self._process.wait()
+        self._errors.seek(0)
+        last_words = self._errors.read()[-2000:]
+        raise BenchError(f"{' '.join(self._command)} ended with exit code {code} instead of answering:\n{last_words}")
 
 
 def answer_turns(ready: Mapping[str, Any], turn: Callable[[str], Mapping[str, Any]]) -> None:
