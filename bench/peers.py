@@ -11,6 +11,5 @@ STORED = {
     "conditioning": 0.085,
     "hifigan": 0.71,
     "text to wave": 0.84,
-    "train end to end": 12.0,
     "import": 8.0,
 }
