@@ -166,7 +166,10 @@ class Training:
         from myxtts.training.steps.gpt import GPTStage
         from myxtts.training.trainer import XTTSTrainer
 
-        config = XTTSConfig(model=ModelConfig(model_size=size), data=DataConfig(batch_size=CLIPS_A_BATCH))
+        # The preset's vocabulary, which is XTTS's, unless the corpus has more tokens than that.
+        vocabulary = max(ModelConfig(model_size=size).text_vocab, prepared.tokenizer.size)
+        model = ModelConfig(model_size=size, text_vocab=vocabulary)
+        config = XTTSConfig(model=model, data=DataConfig(batch_size=CLIPS_A_BATCH))
         recipe = recipe_for(config, "gpt")
         self.trainer = trainer or XTTSTrainer(config)
         if trainer is None:
