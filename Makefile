@@ -30,8 +30,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Every benchmark beside its peers (bench/peers.md); on a loaded machine it prints and concludes nothing.
 bench: setup
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench all $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,19 +1,17 @@
-"""Data: utterances a CPU-second for preparing and for reading batches, beside soundfile with librosa's mel in one run;
-start-up and memory for indexes of a thousand, a hundred thousand and a million clips. `python -m bench.data [CORPUS]`.
+"""Data: clips a CPU-second for preparing and for reading batches, beside soundfile with librosa's mel in one run;
+start-up and memory for indexes of a thousand, a hundred thousand and a million clips.
 
-Without a corpus it speaks one of tones with LJSpeech's lengths. CPU-seconds count every thread and process of ours.
+Without `--corpus DIR` it makes one of LJSpeech's lengths. CPU-seconds count every thread and process of ours.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,43 +21,17 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
+from bench.measure import Others, cpu_seconds  # noqa: E402
+from bench.report import Report, Row, at_least, finish, parser_for, run_main  # noqa: E402
+from bench.speechlike import ljspeech_lengths_s, make_corpus  # noqa: E402
 from myxtts.config.data import DataConfig  # noqa: E402
 
-ROUNDS = 3
 LIBROSA_CLIPS = 100
 READ_EPOCHS = 4
 """More than one epoch a round, so that what Grain reads ahead weighs little."""
 SYNTHETIC_CLIPS = 300
 INDEX_SIZES = (1_000, 100_000, 1_000_000)
 CLIPS_PER_SHARD = 2048
-
-
-def cpu_seconds(work: Callable[[], Any]) -> float:
-    before = os.times()
-    work()
-    after = os.times()
-    return sum(after[:4]) - sum(before[:4])
-
-
-def make_corpus(folder: Path) -> Path:
-    """Tones of LJSpeech's lengths with texts to match."""
-    import soundfile
-
-    rng = np.random.default_rng(0)
-    words = (
-        "in being comparatively modern the press of this city was printing books for all people who could read".split()
-    )
-    (folder / "wavs").mkdir(parents=True)
-    lines = []
-    for number, seconds in enumerate(1.1 + 9.0 * rng.beta(3.2, 2.0, SYNTHETIC_CLIPS)):
-        at = np.arange(int(22050 * seconds)) / 22050
-        wave = 0.2 * np.sin(2 * np.pi * 180 * at) * (1 + 0.5 * np.sin(2 * np.pi * 4 * at)) + 0.01 * rng.standard_normal(
-            len(at)
-        )
-        soundfile.write(folder / "wavs" / f"c{number}.wav", wave, 22050)
-        lines.append(f"c{number}|{' '.join(rng.choice(words, max(1, int(seconds * 2.5))))}")
-    (folder / "metadata.csv").write_text("\n".join(lines))
-    return folder
 
 
 def bench_prepare(corpus: Path, scratch: Path, frontend: str) -> tuple[dict[str, float], Any]:
@@ -81,7 +53,7 @@ def bench_prepare(corpus: Path, scratch: Path, frontend: str) -> tuple[dict[str,
     }, prepared
 
 
-def bench_reading(corpus: Path, prepared: Any) -> dict[str, float]:
+def bench_reading(corpus: Path, prepared: Any, rounds: int) -> dict[str, Any]:
     """Batches from shards against files through soundfile and librosa's mel: same clips, turn by turn."""
     import librosa
     import soundfile
@@ -108,20 +80,14 @@ def bench_reading(corpus: Path, prepared: Any) -> dict[str, float]:
             soundfile.read(path, dtype="float32")
 
     ours(), theirs()
-    rounds = [(cpu_seconds(ours), cpu_seconds(theirs), cpu_seconds(decoding_only)) for _ in range(ROUNDS)]
-    read, librosa_mel, decode = (statistics.median(side) for side in zip(*rounds, strict=True))
-    ours_per_second = READ_EPOCHS * len(prepared) / read
-    shares = [padding_share(next(source)) for _ in range(source.batches_per_epoch)]
+    sides = {"ours": [], "librosa": [], "soundfile": []}
+    for _ in range(rounds):
+        sides["ours"].append(READ_EPOCHS * len(prepared) / cpu_seconds(ours))
+        sides["librosa"].append(len(paths) / cpu_seconds(theirs))
+        sides["soundfile"].append(len(paths) / cpu_seconds(decoding_only))
+    worst = max(padding_share(next(source)) for _ in range(source.batches_per_epoch))
     source.close()
-    return {
-        "batches_clips_per_cpu_second": round(ours_per_second),
-        "soundfile_librosa_mel_clips_per_cpu_second": round(len(paths) / librosa_mel),
-        "soundfile_alone_clips_per_cpu_second": round(len(paths) / decode),
-        "times_librosa": round(ours_per_second / (len(paths) / librosa_mel), 1),
-        "times_soundfile_alone": round(ours_per_second / (len(paths) / decode), 1),
-        "padding_share": round(source.wave_padding_share, 4),
-        "padding_share_worst_batch": round(max(shares), 4),
-    }
+    return {**sides, "padding_share": source.wave_padding_share, "padding_share_worst_batch": worst}
 
 
 def make_index(folder: Path, clips: int) -> None:
@@ -192,26 +158,35 @@ def bench_index(scratch: Path, clips: int) -> dict[str, float]:
     return result
 
 
-def bench_mel() -> dict[str, float]:
-    """Our mel beside librosa's, by `bench.mel`: a process of its own, because it holds both to one thread."""
-    result = subprocess.run([sys.executable, "-m", "bench.mel"], capture_output=True, text=True, check=True)
-    figures: dict[str, float] = json.loads(result.stdout)
-    return figures
-
-
-def run(corpus: Path | None = None) -> dict[str, Any]:
+def main(argv: list[str]) -> int:
+    parser = parser_for("data", __doc__)
+    parser.add_argument("--corpus", type=Path, help="a folder of recordings instead of noise of LJSpeech's lengths")
+    arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        source = corpus if corpus is not None else make_corpus(scratch / "tones")
-        results: dict[str, Any] = {}
-        for frontend in ("characters", "phonemes"):
-            results[f"prepare, {frontend}"], prepared = bench_prepare(source, scratch, frontend)
-        results["read"] = bench_reading(source, prepared)
-        for clips in INDEX_SIZES:
-            results[f"index of {clips} clips"] = bench_index(scratch, clips)
-        results["mel"] = bench_mel()
-    return results
+        return finish(measure(arguments, Path(folder)), arguments.json)
+
+
+def measure(arguments: Any, scratch: Path) -> Report:
+    others = Others()
+    clips = SYNTHETIC_CLIPS // 5 if arguments.quick else SYNTHETIC_CLIPS
+    source = arguments.corpus or make_corpus(scratch / "clips", ljspeech_lengths_s(clips))
+    facts: dict[str, Any] = {}
+    rows = []
+    for frontend in ("characters", "phonemes"):
+        facts[f"prepare, {frontend}"], prepared = bench_prepare(source, scratch, frontend)
+        rate = facts[f"prepare, {frontend}"]["clips_per_cpu_second"]
+        rows.append(Row(name=f"prepare, {frontend}", unit="clips per CPU-s", ours=[rate]))
+    read = bench_reading(source, prepared, 1 if arguments.quick else arguments.rounds)
+    common: dict[str, Any] = {"unit": "clips per CPU-s", "ours": read["ours"]}
+    mel = "soundfile and librosa's mel"
+    rows.append(Row(name="reading batches", peer=read["librosa"], peer_name=mel, target=at_least(10), **common))
+    rows.append(Row(name="reading, without their mel", peer=read["soundfile"], peer_name="soundfile", **common))
+    facts["padding share"] = {name: round(read[name], 4) for name in ("padding_share", "padding_share_worst_batch")}
+    for count in INDEX_SIZES[: 1 if arguments.quick else None]:
+        facts[f"index of {count} clips"] = index = bench_index(scratch, count)
+        rows.append(Row(name=f"open and plan {count:,} clips", unit="CPU-s", ours=[index["open_and_plan_cpu_seconds"]]))
+    return Report(name="data", rows=rows, others_cores=others.cores(), quick=arguments.quick, facts=facts)
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1]) if len(sys.argv) > 1 else None), indent=1))
+    raise SystemExit(run_main(main))

@@ -1,4 +1,4 @@
-"""The mel beside librosa's on the same clips in the same run: CPU-seconds for a second of audio. `python -m bench.mel`.
+"""The mel beside librosa's on the same clips in the same run: clips a CPU-second.
 
 One clip after the other is how librosa is used; our mel takes the same clips in padded batches, padding counted.
 Both run on one thread: with more, BLAS's idle threads would be counted as librosa's CPU time and flatter us fourfold.
@@ -6,12 +6,12 @@ Both run on one thread: with more, BLAS's idle threads would be counted as libro
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+
+from bench.measure import ONE_THREAD, Others, cpu_seconds
+from bench.report import Report, Row, at_least, finish, parser_for, run_main
+
+os.environ.update(ONE_THREAD)
 
 import numpy as np
 
@@ -41,16 +41,8 @@ def batches_of(clips: list[np.ndarray]) -> list[tuple[np.ndarray, list[int]]]:
     return result
 
 
-def cpu_seconds(work: Callable[[], Any]) -> float:
-    before = time.process_time()
-    work()
-    return time.process_time() - before
-
-
-def run() -> dict[str, float]:
-    """Medians of both sides, taken in turns so that a busy machine hurts both."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+def measure(rounds: int, *, quick: bool) -> Report:
+    """Both sides in turns, so that a busy machine hurts both."""
     import librosa
     from threadpoolctl import threadpool_limits
 
@@ -71,21 +63,25 @@ def run() -> dict[str, float]:
             )
             np.log(np.maximum(power, 1e-5))
 
-    ours()
-    theirs()
+    for _ in range(2):
+        ours()
+        theirs()
+    others = Others()
     with threadpool_limits(1, user_api="blas"):
-        pairs = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(ROUNDS)]
-    audio_seconds = sum(map(len, clips)) / SAMPLE_RATE
-    ours_s, theirs_s = (statistics.median(side) for side in zip(*pairs, strict=True))
-    return {
-        "audio_seconds": round(audio_seconds, 1),
-        "ours_cpu_ms_per_audio_second": round(1000 * ours_s / audio_seconds, 3),
-        "librosa_cpu_ms_per_audio_second": round(1000 * theirs_s / audio_seconds, 3),
-        "ours_clips_per_cpu_second": round(CLIPS / ours_s, 1),
-        "librosa_clips_per_cpu_second": round(CLIPS / theirs_s, 1),
-        "times_faster": round(theirs_s / ours_s, 2),
-    }
+        pairs = [(CLIPS / cpu_seconds(ours), CLIPS / cpu_seconds(theirs)) for _ in range(rounds)]
+    mine, their = (list(side) for side in zip(*pairs, strict=True))
+    row = Row(name="mel", unit="clips per CPU-s", ours=mine, peer=their, peer_name="librosa", target=at_least(2.0))
+    audio_s = sum(map(len, clips)) / SAMPLE_RATE
+    facts = {"audio seconds in a round": round(audio_s, 1), "clips": CLIPS}
+    return Report(name="mel", rows=[row], others_cores=others.cores(), quick=quick, facts=facts)
+
+
+def main(argv: list[str]) -> int:
+    parser = parser_for("mel", __doc__)
+    parser.set_defaults(rounds=ROUNDS)
+    arguments = parser.parse_args(argv)
+    return finish(measure(1 if arguments.quick else arguments.rounds, quick=arguments.quick), arguments.json)
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(), indent=1))
+    raise SystemExit(run_main(main))
