@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from myxtts.config.config import XTTSConfig
 from myxtts.models.hifigan import samples_of
+from myxtts.training.recipes import decoder_settings_for
 from myxtts.training.steps.decoder import segment_starts, speaker_waves, target_segments
 
 RATE, OUTPUT_RATE, LATENT_SAMPLES, COUNT = 22050, 24000, 1024, 24
@@ -63,3 +65,10 @@ def test_references_are_cut_and_resampled_for_the_speaker_encoder() -> None:
     assert lengths.tolist() == [24000, 16000]
     assert np.max(np.abs(waves[0, 100:23900] - chirp(1.5, 16000)[100:23900])) < 5e-3
     assert not waves[1, 16000:].any()
+
+
+def test_a_run_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discriminators() -> None:
+    shorter = XTTSConfig(model_size="tiny", max_steps=100)
+    told = XTTSConfig(model_size="tiny", max_steps=100, mel_only_steps=5)
+
+    assert [decoder_settings_for(config).mel_only_steps for config in (shorter, told)] == [75, 5]
