@@ -136,7 +136,10 @@ def test_phase_times_come_from_a_runs_own_events(tmp_path: Path) -> None:
             seconds=2.0,
             steps=20,
             step_ms=train_ms + 1,
-            phases={name: PhaseFigures(0.5, 0.0, 0.5, cost) for name, cost in costs.items()},
+            phases={
+                name: PhaseFigures(busy=0.5, waiting=0.0, blocked=0.5, ms_per_batch=cost)
+                for name, cost in costs.items()
+            },
             data_device="/CPU:0",
             model_devices=("/CPU:1",),
             device_busy={"/CPU:0": 0.6, "/CPU:1": 0.99},
