@@ -20,18 +20,18 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 AUDIO_CODES = 1024
 TEXT_TOKENS, CODES, MEL_FRAMES, CLIPS = 80, 200, 517, 4
 DECODED_LATENTS = 43
+REFERENCE_S, SPEAKER_SAMPLE_RATE = 9.7, 16000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("layers", "width", "heads", "steps", "tokens"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--what", choices=["train", "generate", "conditioning", "hifigan"], required=True)
+    parser.add_argument("--what", choices=list(RUNS), required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    runs = {"train": train, "generate": generate, "conditioning": conditioning, "hifigan": hifigan}
-    figure = runs[arguments.what](arguments)
+    figure = RUNS[arguments.what](arguments)
     print(json.dumps({"figure": figure, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
@@ -108,6 +108,12 @@ def conditioning(arguments: argparse.Namespace) -> float:
     return median_cpu_s(torch.no_grad()(lambda: model.get_style_emb(mel)), arguments.steps)
 
 
+def speaker(arguments: argparse.Namespace) -> float:
+    encoder = HifiDecoder(decoder_input_dim=arguments.width).eval().speaker_encoder
+    wave = torch.randn(1, int(REFERENCE_S * SPEAKER_SAMPLE_RATE))
+    return median_cpu_s(torch.no_grad()(lambda: encoder(wave, l2_norm=True)), arguments.steps)
+
+
 def hifigan(arguments: argparse.Namespace) -> float:
     """CPU-seconds for each second of 24 kHz audio, with weight norm folded, which Coqui leaves to the user."""
     decoder = HifiDecoder(decoder_input_dim=arguments.width).eval()
@@ -121,4 +127,11 @@ def hifigan(arguments: argparse.Namespace) -> float:
     return median_cpu_s(torch.no_grad()(lambda: decoder(latents, g=speaker)), arguments.steps) / seconds
 
 
+RUNS = {
+    "train": train,
+    "generate": generate,
+    "conditioning": conditioning,
+    "speaker": speaker,
+    "hifigan": hifigan,
+}
 main()

@@ -1,4 +1,4 @@
-"""The model against Coqui's XTTS: GPT train step, generation, conditioning and HiFi-GAN, on one thread.
+"""The model against Coqui's XTTS: GPT train step, generation, conditioning, speaker vector, HiFi-GAN; one thread.
 
 Both sides run in processes of their own, in turns, in one run; CPU-seconds, medians over the rounds, peak memory of the
 process. `--big` builds XTTS v2's sizes, runs one forward pass and generates 20 codes.
@@ -20,17 +20,19 @@ UNITS = {
     "train": "CPU-s per step",
     "generate": "codes per CPU-s",
     "conditioning": "CPU-s per 6 s clip",
+    "speaker": "CPU-s per 9.7 s clip",
     "hifigan": "CPU-s per audio second",
 }
 NAMES = {
     "train": "gpt train step",
     "generate": "generation",
     "conditioning": "conditioning",
+    "speaker": "speaker vector",
     "hifigan": "hifigan",
 }
 TARGETS = {"train": at_most(0.7), "generate": at_least(4.0), "hifigan": at_most(0.65)}
 SIZES = {"small": (6, 256, 4), "big": (30, 1024, 16)}
-STEPS = {"train": 4, "generate": 4, "conditioning": 6, "hifigan": 4}
+STEPS = {"train": 4, "generate": 4, "conditioning": 6, "speaker": 4, "hifigan": 4}
 
 
 def main(argv: list[str]) -> int:

@@ -8,6 +8,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,29 +19,30 @@ from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, gpt_losses
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.sampling import Sampling
+from myxtts.models.speaker_encoder import SAMPLE_RATE, SpeakerEncoder
 from myxtts.training.optim import AdamW
 from myxtts.training.recipes import StageRecipe
 
 TEXT_TOKENS, CODES, MEL_FRAMES, CLIPS = 80, 200, 517, 4
 DECODED_LATENTS = 43
+REFERENCE_S = 9.7
 RANDOM = np.random.default_rng(0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", required=True)
-    parser.add_argument("--what", required=True, choices=["train", "generate", "conditioning", "hifigan", "big"])
+    parser.add_argument("--what", required=True, choices=list(RUNS))
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=200)
     arguments = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    runs = {"train": train, "generate": generate, "conditioning": conditioning, "hifigan": hifigan, "big": big}
-    figure = runs[arguments.what](ModelConfig(model_size=arguments.size), arguments)
+    figure = RUNS[arguments.what](ModelConfig(model_size=arguments.size), arguments)
     print(json.dumps({"figure": figure, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
-def built(layer: GPT | Conditioning | HiFiGAN) -> GPT | Conditioning | HiFiGAN:
+def built(layer: Any) -> Any:
     layer.build()
     return layer
 
@@ -108,6 +110,12 @@ def conditioning(config: ModelConfig, arguments: argparse.Namespace) -> float:
     return median_cpu_s(lambda: compiled(mel).numpy(), arguments.steps)
 
 
+def speaker(config: ModelConfig, arguments: argparse.Namespace) -> float:
+    layer, wave = built(SpeakerEncoder(config)), normal(1, int(REFERENCE_S * SAMPLE_RATE))
+    compiled = tf.function(lambda wave: layer(wave))
+    return median_cpu_s(lambda: compiled(wave).numpy(), arguments.steps)
+
+
 def hifigan(config: ModelConfig, arguments: argparse.Namespace) -> float:
     """CPU-seconds for each second of 24 kHz audio."""
     decoder = built(HiFiGAN(config))
@@ -141,4 +149,12 @@ def big(config: ModelConfig, arguments: argparse.Namespace) -> dict[str, float]:
     }
 
 
+RUNS = {
+    "train": train,
+    "generate": generate,
+    "conditioning": conditioning,
+    "speaker": speaker,
+    "hifigan": hifigan,
+    "big": big,
+}
 main()

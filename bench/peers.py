@@ -9,6 +9,7 @@ STORED = {
     "gpt train step": 1.64,
     "generation": 223.0,
     "conditioning": 0.085,
+    "speaker vector": 0.30,
     "hifigan": 0.71,
     "text to wave": 0.84,
     "import": 8.0,
