@@ -47,7 +47,7 @@ class Extension:
             "pieces": [self.tokenizer.decode([number]) for number in range(last - len(self.pieces), last)],
         }
         added = [
-            f"{len(names)} {kind} ({' '.join(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''})"
+            f"{kind}: {len(names)} ({' '.join(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''})"
             for kind, names in kinds.items()
             if names
         ]
@@ -117,7 +117,7 @@ def _extended_bpe(tokenizer: BpeTokenizer | XttsTokenizer, texts: dict[str, list
     pieces: tuple[str, ...] = ()
     if extra_tokens:
         pieces = vocabulary.continue_merges(_words(definition, written), extra_tokens)
-    if not (languages or characters or pieces):
+    if content == tokenizer.as_json():
         return Extension(tokenizer)
     return Extension(from_json(content), languages, characters, pieces)
 

@@ -72,7 +72,7 @@ def read_initial(path: str | Path) -> InitialVoice:
     folder = find_voice(path)
     manifest = read_manifest(folder)
     model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
-    parts: Any = tuple(voice_parts(manifest))
+    parts = _in_order(voice_parts(manifest))
     rows = manifest["weights"].get("gpt/text_embedding/table", {"shape": [tokenizer.size]})["shape"][0]
     if rows < tokenizer.size:
         raise CheckpointError(
@@ -103,7 +103,7 @@ def settled(config: XTTSConfig) -> XTTSConfig:
             f"--init-from {training.init_from} is the run's own voice",
             hint="leave --init-from out to continue the run, or choose another --run-dir",
         )
-    parts = training.init_parts or voice.parts
+    parts = _in_order(training.init_parts or voice.parts)
     if absent := [part for part in parts if part not in voice.parts]:
         raise ConfigError(
             f"--init-parts names {absent[0]}, and {voice.folder} has {', '.join(voice.parts)}",
@@ -121,6 +121,11 @@ def settled(config: XTTSConfig) -> XTTSConfig:
             training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, alignment_weight=weight
         ),
     )
+
+
+def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
+    named = set(parts)
+    return tuple(part for part in PARTS_AFTER["decoder"] if part in named)
 
 
 def _check_together(parts: Iterable[VoicePart]) -> None:
