@@ -221,6 +221,9 @@ class TrainingRun:
 
         save_speakers(self._folder.voice, self._speakers())
         facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
+        before = voice_facts(self._folder.voice)
+        if self._brought and "sampling" in before:
+            facts["sampling"] = before["sampling"]  # How its makers let it draw codes stays true of it.
         with trainer.optimizer.averages_in_place():
             save_voice(self._folder.voice, trainer.model, self._parts_after(stage), self.config, self.tokenizer, facts)
 

@@ -115,14 +115,14 @@ def test_sizes_that_were_given_and_differ_are_named(voice: Path) -> None:
 
 
 def test_another_front_end_is_refused(voice: Path) -> None:
-    with pytest.raises(ConfigError, match="--text-frontend is characters, and .* reads bpe"):
+    with pytest.raises(ConfigError, match=r"--text-frontend is characters, and .* reads bpe"):
         settled(XTTSConfig(init_from=str(voice), text_frontend="characters"))
 
 
 def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "voice", ("dvae", "conditioning", "gpt"))
 
-    with pytest.raises(ConfigError, match="--init-parts names hifigan, and .* has dvae, conditioning, gpt"):
+    with pytest.raises(ConfigError, match=r"--init-parts names hifigan, and .* has dvae, conditioning, gpt"):
         settled(XTTSConfig(init_from=str(voice), init_parts=("hifigan",)))
     with pytest.raises(ConfigError, match="gpt of a voice is of no use without its dvae"):
         settled(XTTSConfig(init_from=str(voice), init_parts=("gpt", "conditioning")))
@@ -164,7 +164,7 @@ def test_a_continued_run_refuses_another_voice(voice: Path, tmp_path: Path) -> N
     other = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "other"))))
 
     refuse_other_configuration(as_plain_values(config), config, tmp_path)
-    with pytest.raises(CheckpointError, match="init_from: .*xtts' in the run, .*other' now"):
+    with pytest.raises(CheckpointError, match=r"init_from: .*xtts' in the run, .*other' now"):
         refuse_other_configuration(as_plain_values(config), other, tmp_path)
 
 
