@@ -15,7 +15,11 @@ from myxtts.synthesis.voice import find_voice
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """Write a voice as one folder: weights, sizes, tokenizer and speakers, nothing of its training."""
+    """Write a voice as one folder: weights, sizes, tokenizer and speakers, nothing of its training.
+
+    Example:
+      myxtts export runs/mine voices/mine
+    """
 
     source: Annotated[Path, tyro.conf.Positional]
     """Run folder or voice folder."""
@@ -25,6 +29,9 @@ class ExportOptions:
 
     half: bool = False
     """Store weights in 16 bits: half the size, and speech that differs by rounding."""
+
+
+OPTIONS = ExportOptions
 
 
 def main(argv: list[str]) -> int:

@@ -14,7 +14,7 @@ from myxtts.errors import ConfigError, UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """Turn a published XTTS v2 folder into one that myxtts can speak with.
+    """Turn a published XTTS v2 folder into one that myxtts can speak with and train on.
 
     Example:
       myxtts import-xtts XTTS-v2 voices/xtts
