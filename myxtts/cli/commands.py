@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "monitor": "watch a running or finished run from another terminal",
     "bench": "compare single, dual, mirrored and hybrid placement on your own data",
     "import-xtts": "turn a folder of published XTTS v2 weights into ours",
+    "export": "write a voice as one folder to keep, copy or publish",
     "validate": "check that the dual-GPU pipeline works on this machine, in five parts",
     "doctor": "show what this machine has, what would work and what to fix",
     "completion": "print the script that lets your shell complete all of this",

@@ -55,17 +55,22 @@ def parse_options(
 
 
 def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
-    """The configuration before flags: defaults, then the presets that flags or YAML name, then the YAML file."""
+    """The configuration before flags: defaults, the voice of `--init-from`, presets that are named, the YAML file."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for flag in ("--config", "--model-size", "--optimization-level"):
+    for flag in ("--config", "--model-size", "--optimization-level", "--init-from"):
         first.add_argument(flag)
     try:
         known, _ = first.parse_known_args(list(argv))
     except argparse.ArgumentError:
         return XTTSConfig()  # A flag without its value: the full parse says so.
     flat = read_yaml(known.config) if known.config else {}
-    named = {"model_size": known.model_size, "optimization_level": known.optimization_level}
-    return XTTSConfig(**(flat | {name: value for name, value in named.items() if value is not None}))
+    named = {name: getattr(known, name) for name in ("model_size", "optimization_level", "init_from")}
+    flat |= {name: value for name, value in named.items() if value is not None}
+    if flat.get("init_from") is not None:
+        from myxtts.training.initial_voice import settings_beneath
+
+        flat = settings_beneath(flat["init_from"]) | flat
+    return XTTSConfig(**flat)
 
 
 def changed_by_level(config: XTTSConfig) -> str:

@@ -14,7 +14,7 @@ from myxtts.errors import ConfigError, UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """Turn a published XTTS v2 folder into one that myxtts can speak with.
+    """Turn a published XTTS v2 folder into one that myxtts can speak with and train on.
 
     Example:
       myxtts import-xtts XTTS-v2 voices/xtts
@@ -60,6 +60,5 @@ def import_folder(source: Path, out: Path) -> None:
     XTTSConfig(model=config).to_yaml(out / "config.yaml")
     tokenizer.save(out / "tokenizer.json")
     # Last, because its manifest marks the folder as whole.
-    facts = {"source": source.name, "normed_conditioning": True, "sampling": sampling_of(source)}
-    path = save_arrays(out, weights, facts)
+    path = save_arrays(out, weights, {"source": source.name, "sampling": sampling_of(source)})
     print(f"Wrote {path} ({path.stat().st_size / 1e9:.2f} GB)")

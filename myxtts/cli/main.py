@@ -13,7 +13,7 @@ from myxtts.errors import MyXTTSError, UsageError
 
 INTERRUPTED = 130
 
-SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts")
+SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts", "export")
 """Commands that Ctrl-C may end in the middle of a computation; the others finish a step and save."""
 
 

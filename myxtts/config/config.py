@@ -65,6 +65,11 @@ class XTTSConfig:
                 "--enable-memory-isolation was given without --data-gpu and --model-gpu",
                 hint="memory limits belong to the dual pipeline: add --data-gpu 0 --model-gpu 1",
             )
+        if training.init_from is None and (data.extra_tokens or training.init_parts):
+            raise ConfigError(
+                f"{'--extra-tokens' if data.extra_tokens else '--init-parts'} was given without --init-from",
+                hint="it says what to make of an existing voice: add --init-from VOICE",
+            )
         if training.multi_gpu and data.data_gpu is not None:
             raise ConfigError(
                 "--multi-gpu was given beside --data-gpu",

@@ -69,6 +69,9 @@ class DataConfig(CorpusConfig):
     val_data: str | None = None
     """Folder held out for validation; without it one clip of every 20 of the training folder is held out."""
 
+    extra_tokens: int = 0
+    """With --init-from: byte-pair pieces to learn from the corpus beside the voice's; 2,000 suit a new language."""
+
     batch_size: int | None = None
     """Clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
 
@@ -102,5 +105,6 @@ class DataConfig(CorpusConfig):
             1,
             hint="start at 50; raise it only if the stall share stays above 5 %",
         )
+        at_least("--extra-tokens", self.extra_tokens, 0, hint="0 adds missing characters only; 2,000 is usual")
         at_least("--model-start-delay", self.model_start_delay, 0.0, hint="the default is 2.0 seconds")
         at_least("--data-gpu", self.data_gpu, 0, hint="GPUs are numbered from 0 as nvidia-smi shows them")

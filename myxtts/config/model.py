@@ -82,6 +82,9 @@ class ModelConfig:
     audio_stop_targets: int = 1
     """Stop tokens after a clip's codes that count in the loss; XTTS v2 was trained with 4."""
 
+    normed_conditioning: bool = False
+    """Divide a reference's mel by the DVAE's scale of each channel, as XTTS v2 does."""
+
     dvae_width: int = field(default=FROM_PRESET)
     """Channels of the DVAE at the rate of the codes; half as many at twice that rate."""
 

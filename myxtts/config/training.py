@@ -11,6 +11,8 @@ from myxtts.config.presets import FROM_PRESET, OPTIMIZATION_LEVELS, fill_from
 from myxtts.errors import ConfigError
 
 Stage = Literal["codec", "gpt", "decoder"]
+VoicePart = Literal["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"]
+ALIGNMENT_WEIGHT = 0.5
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
 
@@ -40,6 +42,13 @@ class TrainingConfig:
     stage: Stage | None = None
     """Train this stage only; without it, all stages that are not done yet, in order."""
 
+    init_from: str | None = None
+    """Start from this voice (a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
+
+    init_parts: tuple[VoicePart, ...] = ()
+    """Parts to take from --init-from; by default all that it has. Stages whose parts are there run only if asked for,
+    but for gpt, which is what is fine-tuned."""
+
     epochs: int = 100
     """Passes over the corpus, for each stage."""
 
@@ -58,8 +67,9 @@ class TrainingConfig:
     learning_rate: float | None = None
     """Highest learning rate; without it, the recipe's of the stage."""
 
-    alignment_weight: float = 0.5
-    """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner."""
+    alignment_weight: float = field(default=FROM_PRESET)
+    """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner.
+    0.5 unless given; with --init-from, 0 where the voice was trained without."""
 
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
@@ -103,6 +113,9 @@ class TrainingConfig:
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
         at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the discriminators from the first step")
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
+        # What a voice was trained with is known only once it is read: see myxtts.training.initial_voice.
+        if self.alignment_weight is FROM_PRESET and self.init_from is None:
+            object.__setattr__(self, "alignment_weight", ALIGNMENT_WEIGHT)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (

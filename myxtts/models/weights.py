@@ -47,13 +47,11 @@ def save_arrays(
 ) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MANIFEST_FILE).unlink(missing_ok=True)
     path, partial = folder / WEIGHTS_FILE, folder / (WEIGHTS_FILE + ".partial")
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
-    partial.replace(path)
     manifest = {
         "version": FORMAT_VERSION,
-        "sha256": _digest(path),
+        "sha256": _digest(partial),
         "weights": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
         "metadata": dict(metadata or {}),
     }
@@ -62,6 +60,9 @@ def save_arrays(
         json.dump(manifest, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
+    # Whatever was here stays whole until the new files are: only these renames must not be torn apart.
+    (folder / MANIFEST_FILE).unlink(missing_ok=True)
+    partial.replace(path)
     written.replace(folder / MANIFEST_FILE)
     return path
 

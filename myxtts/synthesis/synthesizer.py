@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from myxtts.audio.mel import CONDITIONING_MEL, SAMPLE_RATE, MelSpectrogram
+from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.checks import in_range
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import SynthesisError
 from myxtts.models.generation import Generator
 from myxtts.models.guarded import Spoken, generate_guarded
 from myxtts.models.guards import GuardConfig
+from myxtts.models.reference_mel import reference_mel
 from myxtts.models.sampling import WITHOUT_ALIGNMENT, Sampling
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis import references
@@ -70,8 +71,6 @@ class Voice:
     alignment_heads: tuple[tuple[int, int], ...] = ()
     published_sampling: Sampling | None = None
     """How an imported voice's makers let it draw codes."""
-    normed_conditioning: bool = False
-    """XTTS v2's conditioning reads mels divided by the DVAE's channel norms; voices of our own do not."""
 
     @property
     def sampling(self) -> Sampling:
@@ -105,7 +104,6 @@ def load_voice(path: str | Path) -> Voice:
         reference_seconds=facts.get("reference_seconds", references.XTTS_REFERENCE_SECONDS),
         alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
         published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
-        normed_conditioning=facts.get("normed_conditioning", False),
     )
 
 
@@ -138,8 +136,7 @@ class Synthesizer:
             self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
             parts, names = self.voice.parts, self.voice.names
             self._generator = Generator(parts.gpt, alignment_heads=self.voice.alignment_heads)
-            norms = np.asarray(parts.dvae.mel_scale_M) if self.voice.normed_conditioning else None
-            self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL, channel_norms=norms)
+            self._conditioning_mel = reference_mel(self.voice.config.model, parts.dvae if "dvae" in names else None)
             self.codec = CodecDecoder(parts.dvae) if "dvae" in names else None
             self._decoder = self._choose_decoder()
         self._latents: dict[Any, VoiceLatents] = {}

@@ -7,6 +7,7 @@ Only trained parts are stored, so that an untrained decoder can never be mistake
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,7 +57,11 @@ def save_voice(
 
 
 def read_voice_config(folder: Path) -> XTTSConfig:
-    return XTTSConfig.from_yaml(folder / CONFIG_FILE)
+    config = XTTSConfig.from_yaml(folder / CONFIG_FILE)
+    # Folders of an earlier import-xtts say it in their manifest.
+    if voice_facts(folder).get("normed_conditioning"):
+        return replace(config, model=replace(config.model, normed_conditioning=True))
+    return config
 
 
 def read_voice_tokenizer(folder: Path) -> Tokenizer:

@@ -97,10 +97,11 @@ class XttsTokenizer(_PieceTokenizer):
                 f"XTTS's vocabulary has no token for the language {code!r}",
                 hint=f"it knows: {' '.join(self.languages)}; train a vocabulary of your own for others",
             )
-        return [number, *self._bpe.encode(self._written(text, code).replace(" ", "[SPACE]")).ids]
+        return [number, *self._bpe.encode(self.written(text, code).replace(" ", "[SPACE]")).ids]
 
     @staticmethod
-    def _written(text: str, code: str) -> str:
+    def written(text: str, code: str) -> str:
+        """The text as the byte pairs see it, but for its spaces."""
         # XTTS saw no double quotes in training.
         return romanise(normalise(text, code).replace('"', ""), code)
 
@@ -110,7 +111,7 @@ class XttsTokenizer(_PieceTokenizer):
         return "".join(" " if number == self._space_id else names(number) or "" for number in known)
 
     def unknown(self, text: str, language: str) -> set[str]:
-        written = self._written(text, find_language(language).code)
+        written = self.written(text, find_language(language).code)
         return {sign for sign in written if not sign.isspace() and sign not in self._vocabulary}
 
     def as_json(self) -> dict[str, Any]:

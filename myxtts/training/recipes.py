@@ -9,9 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from myxtts.config.config import XTTSConfig
-from myxtts.config.training import Stage
+from myxtts.config.training import Stage, VoicePart
 
 STAGES: tuple[Stage, ...] = ("codec", "gpt", "decoder")
+PARTS_AFTER: dict[Stage, list[VoicePart]] = {
+    "codec": ["dvae"],
+    "gpt": ["dvae", "conditioning", "gpt"],
+    "decoder": ["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"],
+}
+"""Parts that speak once a stage is done."""
+LEARNT_IN: dict[Stage, VoicePart] = {"codec": "dvae", "gpt": "gpt", "decoder": "hifigan"}
+"""The part that a stage is for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +102,27 @@ DEFAULT_STAGES: dict[str, tuple[Stage, ...]] = {
 for those who ask for it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """What changes in a stage whose part came with `--init-from`."""
+
+    rate_share: float = 0.1
+    """Of the learning rate from scratch: at the size big it gives 5e-6, XTTS v2's own rate for fine-tuning."""
+    steps_share: float = 0.1
+    """Of the steps from scratch; the held-out loss says when a small corpus has had enough."""
+    xtts_reference_seconds: float = 6.0
+    """Longest reference for published weights: XTTS v2 was trained with 3 to 6 s, and batches have all or half."""
+
+
+FINE_TUNING = FineTuning()
+
+
 def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
-    """The stages of a run, in order."""
+    """The stages of a run, in order; of a run from a voice gpt and those whose parts the voice does not bring."""
     if config.training.stage is not None:
         return (config.training.stage,)
-    return DEFAULT_STAGES[config.model.model_size]
+    usual, brought = DEFAULT_STAGES[config.model.model_size], set(config.training.init_parts)
+    return tuple(stage for stage in usual if stage == "gpt" or not set(PARTS_AFTER[stage]) <= brought)
 
 
 def decoder_settings_for(config: XTTSConfig) -> DecoderSettings:
@@ -110,9 +134,22 @@ def decoder_settings_for(config: XTTSConfig) -> DecoderSettings:
     return replace(settings, mel_only_steps=usual if given is None else given)
 
 
+def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:
+    """The recipe for weights that can speak already."""
+    return replace(
+        recipe,
+        learning_rate=recipe.learning_rate * FINE_TUNING.rate_share,
+        steps=max(1, int(recipe.steps * FINE_TUNING.steps_share)),
+    )
+
+
 def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:
     """The size's recipe with what the flags say put over it."""
     recipe = RECIPES[config.model.model_size][stage]
+    if LEARNT_IN[stage] in config.training.init_parts:
+        recipe = fine_tuning_recipe(recipe)
+    if config.model.normed_conditioning:
+        recipe = replace(recipe, reference_seconds=FINE_TUNING.xtts_reference_seconds)
     training, data = config.training, config.data
     given: dict[str, object] = {}
     if training.max_steps is not None:

@@ -31,8 +31,9 @@ from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placeme
 from myxtts.runtime.precision import Precision
 from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import load_parts, save_voice, voice_facts
+from myxtts.training import initial_voice
 from myxtts.training.checkpoint import list_checkpoints
-from myxtts.training.recipes import STAGES, stages_for
+from myxtts.training.recipes import PARTS_AFTER, STAGES, stages_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 
 if TYPE_CHECKING:
@@ -40,16 +41,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PARTS_AFTER: dict[Stage, list[str]] = {
-    "codec": ["dvae"],
-    "gpt": ["dvae", "conditioning", "gpt"],
-    "decoder": ["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"],
-}
-"""Parts that speak once a stage is done."""
-
 
 def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool, live_console: bool) -> int:
     """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`."""
+    config = initial_voice.settled(config)
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
         if fresh and (aside := folder.start_afresh()):
@@ -101,22 +96,35 @@ class TrainingRun:
         self._events.write(
             "run_start", version=__version__, command=command, mode=plan.mode, stages=list(stages_for(config))
         )
+        self._brought = config.training.init_parts
+        if self._brought:
+            own = voice_facts(folder.voice).get("parts", self._brought)
+            initial_voice.check_parts(stages_for(config)[0], own, str(config.training.init_from))
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
-        model = dataclasses.replace(config.model, text_vocab=self.tokenizer.size)
+        model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
         self.config = dataclasses.replace(config, model=model)
         self.config.to_yaml(folder.config)
+        if self._brought:
+            save_speakers(folder.voice, self._speakers())
+            initial_voice.begin(self.config, folder, self.tokenizer)
 
     def _corpora(self, config: XTTSConfig) -> tuple[Any, Any]:
         from myxtts.training.stage_run import Corpus
 
         assert config.data.train_data is not None
-        train = prepare(config.data.train_data, config.data, self._preparing)
+        given = initial_voice.first_tokenizer(config, self._folder)
+        train = prepare(config.data.train_data, config.data, self._preparing, given)
+        held_out = train
+        learnt, kept = train.split()
         if config.data.val_data is not None:
             held_out = prepare(config.data.val_data, config.data, self._preparing, train.tokenizer)
-            return Corpus(train, np.arange(len(train))), Corpus(held_out, np.arange(len(held_out)))
-        learnt, kept = train.split()
-        return Corpus(train, learnt), Corpus(train, kept)
+            learnt, kept = np.arange(len(train)), np.arange(len(held_out))
+        chosen = [
+            initial_voice.clips_that_fit(prepared, clips, config.model)
+            for prepared, clips in ((train, learnt), (held_out, kept))
+        ]
+        return Corpus(train, chosen[0]), Corpus(held_out, chosen[1])
 
     def _preparing(self, progress: PrepareProgress) -> None:
         if progress.done == progress.total or progress.done % 500 == 0:
@@ -190,6 +198,13 @@ class TrainingRun:
 
     def _load_what_it_needs(self, trainer: Any, stage: Stage, done: list[Stage]) -> None:
         """A stage stands on the weights of the stages before it: of this run just now, or of its voice folder."""
+        if self._brought:
+            if not done:
+                trainer.pretrained_parts = frozenset(self._brought)
+                load_parts(self._folder.voice, trainer.model)
+            if stage == "codec" and "gpt" in self._brought:
+                logger.warning("Stage codec changes the codes that the voice's GPT speaks: train gpt after it")
+            return
         needed = STAGES[: STAGES.index(stage)]
         if not needed or all(earlier in done for earlier in needed):
             return
@@ -206,8 +221,16 @@ class TrainingRun:
 
         save_speakers(self._folder.voice, self._speakers())
         facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
+        before = voice_facts(self._folder.voice)
+        if self._brought and "sampling" in before:
+            facts["sampling"] = before["sampling"]  # How its makers let it draw codes stays true of it.
         with trainer.optimizer.averages_in_place():
-            save_voice(self._folder.voice, trainer.model, PARTS_AFTER[stage], self.config, self.tokenizer, facts)
+            save_voice(self._folder.voice, trainer.model, self._parts_after(stage), self.config, self.tokenizer, facts)
+
+    def _parts_after(self, stage: Stage) -> list[str]:
+        """What the voice has once the stage is done: what it brought, what this run trained before, and this."""
+        before = voice_facts(self._folder.voice).get("parts", ()) if self._brought else ()
+        return [part for part in PARTS_AFTER["decoder"] if part in PARTS_AFTER[stage] or part in before]
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of
@@ -227,7 +250,7 @@ class TrainingRun:
         maker = SampleMaker(
             trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
         )
-        return lambda stage, step: maker.make(stage, step, PARTS_AFTER[stage], self._alignment_heads(trainer))
+        return lambda stage, step: maker.make(stage, step, self._parts_after(stage), self._alignment_heads(trainer))
 
     def _alignment_heads(self, trainer: Any) -> AlignmentHeads:
         """Heads that were taught where the speech is in the text; read when speaking, for timings and guards."""
@@ -236,8 +259,9 @@ class TrainingRun:
         stage = trainer.current_stage()
         if isinstance(stage, GPTStage):
             return stage.alignment_heads
-        # A later stage leaves the GPT as it is, and with it what its voice says of the heads.
-        return voice_facts(self._folder.voice).get("alignment_heads", ()) if stage.name == "decoder" else ()
+        # Other stages leave the GPT as it is, and with it what its voice says of the heads.
+        heads: AlignmentHeads = voice_facts(self._folder.voice).get("alignment_heads", ())
+        return heads
 
 
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:

@@ -180,6 +180,8 @@ class StageRun:
             logger.info("Stage %s continues at step %d of %d", self.stage, checkpoint.step, self.total_steps)
             return
         stage = self.trainer.current_stage()
+        if self.trainer.pretrained_parts & set(stage.layers):
+            return  # It learns on from the weights that a voice brought.
         if stage.first_batches:
             sample = self._source(self._train)
             with get_device_context(self.trainer.plan.producer_device):

@@ -31,17 +31,17 @@ def make_stage(
 ) -> TrainingStage:
     """Call it outside any strategy's scope: frozen copies must not be mirrored.
 
-    A speaker encoder among the `pretrained` parts stays as it is in stage decoder.
+    A speaker encoder among the `pretrained` parts stays as it is in stage decoder, a codec is not begun anew.
     """
     if stage == "codec":
-        return CodecStage(model.dvae)
+        return CodecStage(model.dvae, pretrained="dvae" in pretrained)
     dvae = frozen_copy(model.dvae, DVAE, config, plan)
     if stage == "gpt":
         return GPTStage(
             model.gpt,
             model.conditioning,
             dvae,
-            alignment_weight=config.training.alignment_weight,
+            alignment_weight=config.training.alignment_weight or 0.0,
             alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
         )
     frozen = FrozenParts(

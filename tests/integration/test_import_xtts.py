@@ -115,7 +115,7 @@ def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_the
     # The golden GPT has few text positions: one short word.
     speech = synthesizer.speak("a", reference=[reference], language="en", guards=GuardConfig(retries=0))
 
-    assert synthesizer.voice.normed_conditioning
+    assert synthesizer.voice.config.model.normed_conditioning
     assert synthesizer.voice.sampling == Sampling(temperature=0.75, repetition_penalty=7.0)
     assert speech.sample_rate == 24000
     assert speech.seconds > 0

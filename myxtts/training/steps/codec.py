@@ -27,8 +27,10 @@ class CodecStage(TrainingStage):
     name = "codec"
     first_batches = SCALE_BATCHES
 
-    def __init__(self, dvae: DVAE) -> None:
+    def __init__(self, dvae: DVAE, *, pretrained: bool = False) -> None:
         self.dvae = dvae
+        # A codebook that means something already would be overwritten.
+        self._bypass_steps = 0 if pretrained else BYPASS_STEPS
         self._mel = MelSpectrogram()
 
     @property
@@ -55,7 +57,7 @@ class CodecStage(TrainingStage):
         return {"l1": frames, "mse": frames, "commitment": codes}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
-        bypass = step < BYPASS_STEPS if seed is not None else tf.constant(False)
+        bypass = step < self._bypass_steps if seed is not None else tf.constant(False)
         losses = self.dvae.training_losses(batch["mel"], batch["mel_lengths"], bypass=bypass)
         commitment_weight = tf.where(bypass, 0.0, COMMITMENT_WEIGHT)
         terms = {
@@ -67,7 +69,7 @@ class CodecStage(TrainingStage):
 
     def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
         self.dvae.update_codebook(
-            aftermath["latents"], aftermath["codes"], batch["mel_lengths"], bypass=step < BYPASS_STEPS
+            aftermath["latents"], aftermath["codes"], batch["mel_lengths"], bypass=step < self._bypass_steps
         )
 
     def check(self, step: int) -> None:

@@ -18,7 +18,7 @@ import soxr
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import CONDITIONING_MEL, HOP, SAMPLE_RATE, MelSettings, MelSpectrogram
+from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import (
@@ -32,6 +32,7 @@ from myxtts.models.discriminators import (
 from myxtts.models.dvae import DVAE, FRAMES_PER_CODE, code_lengths
 from myxtts.models.gpt import GPT
 from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN, samples_of
+from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.recipes import DecoderSettings
@@ -69,7 +70,7 @@ class DecoderStage(TrainingStage):
         self._frozen = frozen
         self._judged = settings.mel_only_steps == 0
         self._mel = MelSpectrogram()
-        self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL)
+        self._conditioning_mel = reference_mel(frozen.gpt.config, frozen.dvae)
         self._loss_mel = MelSpectrogram(LOSS_MEL, whole=True)
         self._encode = tf.function(self._latent_segments, autograph=False, reduce_retracing=True)
         self._speaker_vectors = tf.function(self._frozen_vectors, autograph=False, reduce_retracing=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from myxtts.audio.mel import CONDITIONING_MEL, MelSpectrogram
+from myxtts.audio.mel import MelSpectrogram
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import (
@@ -19,6 +19,7 @@ from myxtts.models.gpt import (
     gpt_losses,
 )
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
+from myxtts.models.reference_mel import reference_mel
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 
@@ -40,7 +41,7 @@ class GPTStage(TrainingStage):
         self.conditioning = conditioning
         self._dvae = frozen_dvae
         self._mel = MelSpectrogram()
-        self._conditioning_mel = MelSpectrogram(CONDITIONING_MEL)
+        self._conditioning_mel = reference_mel(gpt.config, frozen_dvae)
         self._encode = tf.function(self._encode_waves, autograph=False, reduce_retracing=True)
         self._alignment_weight = alignment_weight
         self._alignment_heads = alignment_heads if alignment_weight else ()
@@ -89,12 +90,13 @@ class GPTStage(TrainingStage):
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
         """Without waves, the clip's own mel is the reference."""
         codes_BN, code_lengths_B = self._dvae.encode(mel, mel_lengths)
+        norms_M = self._conditioning_mel.channel_norms
         return {
             "text": text,
             "text_lengths": text_lengths,
             "codes": codes_BN,
             "code_lengths": code_lengths_B,
-            "reference": mel,
+            "reference": mel if norms_M is None else mel / norms_M,
             "reference_lengths": mel_lengths,
         }
 

@@ -1,0 +1,272 @@
+"""Starting from a voice that exists (`--init-from`): which settings, tokens and weights a run takes from it.
+
+The voice is read once. What the run starts from, its vocabulary grown for the corpus, is written into the run's own
+voice folder, and from then on the run stands on that and on its checkpoints. Imports no TensorFlow: flags are checked
+before it is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
+from myxtts.config.model import ModelConfig
+from myxtts.config.training import ALIGNMENT_WEIGHT, Stage, VoicePart
+from myxtts.data.corpora import list_corpus
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.errors import CheckpointError, ConfigError
+from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
+from myxtts.synthesis.voice import (
+    CONFIG_FILE,
+    TOKENIZER_FILE,
+    find_voice,
+    read_voice_config,
+    read_voice_tokenizer,
+    voice_parts,
+)
+from myxtts.text.extending import extend_tokenizer, old_ids
+from myxtts.text.tokenizer import Tokenizer
+from myxtts.training.recipes import PARTS_AFTER, STAGES
+from myxtts.training.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
+
+_NOT_SIZES = ("dropout", "text_vocab")
+"""Settings of the model that a run from a voice may change, or changes by itself."""
+
+_TOGETHER: dict[VoicePart, tuple[VoicePart, ...]] = {
+    "gpt": ("dvae", "conditioning"),
+    "conditioning": ("gpt",),
+    "hifigan": ("gpt", "speaker_encoder"),
+}
+"""A GPT speaks the codes of one DVAE, a decoder understands the latents of one GPT."""
+
+
+@dataclass(frozen=True)
+class InitialVoice:
+    """What stands in a voice folder, but for its weights."""
+
+    folder: Path
+    model: ModelConfig
+    tokenizer: Tokenizer
+    parts: tuple[VoicePart, ...]
+    facts: dict[str, Any]
+
+    @property
+    def aligned(self) -> bool:
+        """Whether heads of its GPT were taught where the speech is in the text."""
+        return bool(self.facts.get("alignment_heads"))
+
+
+def read_initial(path: str | Path) -> InitialVoice:
+    """A voice to start from: a run, or a voice folder."""
+    folder = find_voice(path)
+    manifest = read_manifest(folder)
+    model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
+    parts = _in_order(voice_parts(manifest))
+    rows = manifest["weights"].get("gpt/text_embedding/table", {"shape": [tokenizer.size]})["shape"][0]
+    if rows < tokenizer.size:
+        raise CheckpointError(
+            f"{folder} has {tokenizer.size} text tokens and weights for {rows}",
+            hint="use the tokenizer that the weights were trained with",
+        )
+    return InitialVoice(folder, model, tokenizer, parts, manifest["metadata"])
+
+
+def settings_beneath(path: str | Path) -> dict[str, Any]:
+    """The settings that a voice brings, as defaults beneath YAML and flags."""
+    voice = read_initial(path)
+    return {
+        **dataclasses.asdict(voice.model),
+        "text_frontend": voice.tokenizer.frontend,
+        "alignment_weight": ALIGNMENT_WEIGHT if voice.aligned else 0.0,
+    }
+
+
+def settled(config: XTTSConfig) -> XTTSConfig:
+    """The configuration with all that the voice decides; sizes that were given and differ are an error."""
+    training = config.training
+    if training.init_from is None:
+        return config
+    voice = read_initial(training.init_from)
+    if voice.folder.resolve() == RunFolder(training.run_dir).voice.resolve():
+        raise ConfigError(
+            f"--init-from {training.init_from} is the run's own voice",
+            hint="leave --init-from out to continue the run, or choose another --run-dir",
+        )
+    parts = _in_order(training.init_parts or voice.parts)
+    if absent := [part for part in parts if part not in voice.parts]:
+        raise ConfigError(
+            f"--init-parts names {absent[0]}, and {voice.folder} has {', '.join(voice.parts)}",
+            hint="name parts that the voice has, or leave --init-parts out",
+        )
+    _check_together(parts)
+    weight: float | None = training.alignment_weight
+    if weight is None:
+        weight = ALIGNMENT_WEIGHT if voice.aligned else 0.0
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice)),
+        model=_sizes(config.model, voice),
+        training=dataclasses.replace(
+            training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, alignment_weight=weight
+        ),
+    )
+
+
+def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
+    named = set(parts)
+    return tuple(part for part in PARTS_AFTER["decoder"] if part in named)
+
+
+def _check_together(parts: Iterable[VoicePart]) -> None:
+    chosen = set(parts)
+    for part, needs in _TOGETHER.items():
+        if part in chosen and (lacking := [need for need in needs if need not in chosen]):
+            raise ConfigError(
+                f"{part} of a voice is of no use without its {lacking[0]}: --init-parts is {' '.join(parts)}",
+                hint=f"take {lacking[0]} too, or leave --init-parts out",
+            )
+
+
+def _sizes(given: ModelConfig, voice: InitialVoice) -> ModelConfig:
+    """The voice's; `given` may say the same, or nothing."""
+    own = dataclasses.replace(voice.model, dropout=given.dropout)
+    if _named(given) == _named(ModelConfig()):
+        return own
+    theirs = _named(own)
+    differing = [
+        f"{name} is {value} here and {theirs[name]} in the voice"
+        for name, value in _named(given).items()
+        if value != theirs[name]
+    ]
+    if differing:
+        more = f" ({len(differing)} in all)" if len(differing) > 4 else ""
+        raise ConfigError(
+            f"sizes differ from those of {voice.folder}: {'; '.join(differing[:4])}{more}",
+            hint="leave sizes out with --init-from: they come from the voice",
+        )
+    return own
+
+
+def _named(model: ModelConfig) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(model).items() if name not in _NOT_SIZES}
+
+
+def _frontend(given: DataConfig, voice: InitialVoice) -> Any:
+    own = voice.tokenizer.frontend
+    if given.text_frontend not in (own, DataConfig().text_frontend):
+        raise ConfigError(
+            f"--text-frontend is {given.text_frontend}, and {voice.folder} reads {own}",
+            hint="leave --text-frontend out with --init-from: it comes from the voice",
+        )
+    return own
+
+
+def check_parts(stage: Stage, parts: Iterable[str], where: str) -> None:
+    """A stage stands on the parts of all stages before it."""
+    place = STAGES.index(stage)
+    needed = PARTS_AFTER[STAGES[place - 1]] if place else []
+    known = set(parts)
+    if missing := [part for part in needed if part not in known]:
+        raise CheckpointError(
+            f"stage {stage} needs {', '.join(missing)}, and {where} has {', '.join(sorted(known)) or 'no part'}",
+            hint="start from a voice that has them, or train the stages before it in this run",
+        )
+
+
+def first_tokenizer(config: XTTSConfig, folder: RunFolder) -> Tokenizer | None:
+    """The tokenizer to prepare the corpus with: the run's own once it has begun, else the voice's, grown.
+
+    None for a run that starts from nothing and makes its own.
+    """
+    if config.training.init_from is None:
+        return None
+    if has_begun(folder):
+        return read_voice_tokenizer(folder.voice)
+    voice = read_initial(config.training.init_from)
+    assert config.data.train_data is not None
+    listing = list_corpus(
+        Path(config.data.train_data), corpus_format=config.data.corpus_format, language=config.data.language
+    )
+    pairs = [(entry.text, entry.language) for entry in listing.entries]
+    extension = extend_tokenizer(voice.tokenizer, pairs, config.data.extra_tokens)
+    if extension:
+        sizes = f"{voice.tokenizer.size} -> {extension.tokenizer.size} tokens"
+        logger.info("Vocabulary of the voice, %s; added: %s", sizes, extension.describe())
+    return extension.tokenizer
+
+
+def has_begun(folder: RunFolder) -> bool:
+    """Whether the run has a voice of its own; its checkpoints and that are what it continues from."""
+    try:
+        return find_voice(folder.voice) == folder.voice
+    except CheckpointError:
+        return False
+
+
+def text_rows(config: XTTSConfig, tokenizer: Tokenizer) -> int:
+    """Rows of the text embedding: one a token; a voice may bring more than its vocabulary uses."""
+    return max(tokenizer.size, config.model.text_vocab if "gpt" in config.training.init_parts else 0)
+
+
+def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
+    """Write what the run starts from as its voice, unless it has begun; old rows of the text weights stay as they are.
+
+    `config` has the sizes that the run has, `tokenizer` is the one that it reads with.
+    """
+    if has_begun(folder):
+        return
+    earlier = [stage for stage in STAGES if folder.checkpoints(stage).is_dir()]
+    if earlier:
+        raise CheckpointError(
+            f"{folder.path} has checkpoints of stage {earlier[0]} and no whole voice folder",
+            hint="restore its voice folder from a copy, or start over with --fresh",
+        )
+    assert config.training.init_from is not None
+    voice = read_initial(config.training.init_from)
+    parts = config.training.init_parts
+    arrays = {name: value for name, value in read_arrays(voice.folder).items() if name.split("/")[0] in parts}
+    if "gpt" in parts:
+        arrays = grown(arrays, voice.tokenizer, tokenizer, seed=config.training.seed)
+    folder.voice.mkdir(parents=True, exist_ok=True)
+    config.to_yaml(folder.voice / CONFIG_FILE)
+    tokenizer.save(folder.voice / TOKENIZER_FILE)
+    save_arrays(folder.voice, arrays, {**voice.facts, "parts": list(parts)})
+    logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
+
+
+def grown(arrays: dict[str, NDArray[Any]], old: Tokenizer, new: Tokenizer, *, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """The weights for the new vocabulary; the very same where it is the old one."""
+    rows = arrays[next(iter(TEXT_WEIGHTS))].shape[0]
+    if new.tokens() == old.tokens():
+        return arrays
+    return grow_text_vocabulary(arrays, old_ids(old.tokens(), new.tokens(), rows), seed=seed)
+
+
+def clips_that_fit(prepared: PreparedCorpus, clips: NDArray[Any], model: ModelConfig) -> NDArray[Any]:
+    """The clips whose text and audio the GPT has positions for; the others are counted in the log."""
+    from myxtts.training.alignment import codes_of
+
+    tokens = np.asarray(prepared.index.text_tokens)[clips]
+    codes = codes_of(np.asarray(prepared.index.wave_samples)[clips].astype(np.int64))
+    fits = (tokens <= model.max_text_tokens) & (codes <= model.max_audio_tokens)
+    if not fits.all():
+        logger.warning(
+            "%d of %d clips are left out: longer than the %d text tokens and %d audio codes of the model",
+            int((~fits).sum()),
+            len(clips),
+            model.max_text_tokens,
+            model.max_audio_tokens,
+        )
+    kept: NDArray[Any] = clips[fits]
+    return kept

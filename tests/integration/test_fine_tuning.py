@@ -1,0 +1,198 @@
+"""Runs that start from a voice: they keep its weights, hear references as it does, and continue where they stood."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import CheckpointError, UsageError
+from myxtts.models.weights import read_arrays, read_manifest
+from myxtts.synthesis.synthesizer import Synthesizer, load_voice
+from myxtts.synthesis.voice import CONFIG_FILE, read_voice_config, read_voice_tokenizer
+from tests.corpus_maker import make_ljspeech
+from tests.processes import run_script
+from tests.voice_maker import make_voice, noise
+
+SPEAKING = ["dvae", "conditioning", "gpt"]
+
+
+@pytest.fixture(scope="module")
+def voice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_voice(tmp_path_factory.mktemp("voice"), SPEAKING)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_ljspeech(tmp_path_factory.mktemp("corpus") / "en", 10)
+
+
+RUNS = """
+import json
+import shutil
+from pathlib import Path
+from myxtts.config.config import XTTSConfig
+from myxtts.data.prepare import prepare
+from myxtts.data.batching import batches
+from myxtts.monitoring.events import EventLog
+from myxtts.runtime.inventory import find_inventory
+from myxtts.runtime.plan import DeviceRequest, plan_devices
+from myxtts.synthesis.synthesizer import load_voice
+from myxtts.text.tokenizer import load_tokenizer
+from myxtts.training.initial_voice import settled
+from myxtts.training.recipes import recipe_for
+from myxtts.training.run import TrainingRun, run_training
+from myxtts.training.run_folder import RunFolder
+from myxtts.training.sources import DrawnBatches
+from myxtts.training.steps.gpt import GPTStage
+
+voice, corpus, out = {voice!r}, {corpus!r}, {out!r}
+common = dict(init_from=voice, train_data=corpus, cache_dir=out + "/cache", batch_size=2, max_steps=3,
+              checkpoint_every=2, log_every=1, samples=0, learning_rate=1e-3, dropout=0.0)
+
+def losses(run):
+    events = map(json.loads, Path(run, "events.jsonl").read_text().splitlines())
+    return [event["loss"] for event in events if event["event"] == "step"]
+
+def train(run, stop_after=None):
+    config = settled(XTTSConfig(**common, run_dir=run))
+    plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
+    if stop_after is None:
+        return run_training(config, plan, "float32", fresh=False, live_console=False)
+    folder = RunFolder(run)
+    with folder.lock(), EventLog(folder.events) as events:
+        assert not TrainingRun(config, plan, "float32", folder, events, lambda: len(losses(run)) >= stop_after).run()
+
+run = out + "/run"
+train(run, stop_after=2)
+shutil.copytree(Path(run, "voice"), Path(out, "halfway"))
+train(run)
+
+config = settled(XTTSConfig(**common))
+prepared = prepare(corpus, config.data, None, load_tokenizer(Path(voice, "tokenizer.json")))
+clips = prepared.split()[0]
+source = DrawnBatches(batches(prepared, config=config.data, seed=0, clips=clips), prepared, clips, seed=0,
+                      reference_seconds=recipe_for(config, "gpt").reference_seconds)
+given = [next(source) for _ in range(3)]
+
+def loss_of(folder, batch):
+    parts = load_voice(folder).parts
+    stage = GPTStage(parts.gpt, parts.conditioning, parts.dvae)
+    objective = stage.objective(stage.process(batch), seed=None, step=None)
+    return sum(float(term.mean) * term.weight for term in objective.terms.values())
+
+print(json.dumps(dict(losses=losses(run), initial=loss_of(voice, given[0]), halfway=loss_of(out + "/halfway", given[2]),
+                      from_start=loss_of(voice, given[2]))))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_starts_at_the_voices_loss_and_a_stopped_one_continues_from_its_checkpoint(
+    voice: Path, corpus: Path, tmp_path: Path
+) -> None:
+    script = RUNS.format(voice=str(voice), corpus=str(corpus), out=str(tmp_path))
+
+    seen = json.loads(run_script(script, TF_NUM_INTRAOP_THREADS="1").splitlines()[-1])
+
+    assert len(seen["losses"]) == 3
+    assert seen["losses"][0] == pytest.approx(seen["initial"], rel=1e-5)
+    assert seen["losses"][2] == pytest.approx(seen["halfway"], rel=1e-5)
+    assert seen["losses"][2] != pytest.approx(seen["from_start"], rel=1e-3)
+    before, after = read_arrays(voice), read_arrays(tmp_path / "run" / "voice")
+    assert read_manifest(tmp_path / "run" / "voice")["metadata"]["parts"] == SPEAKING
+    for name in before:
+        assert np.array_equal(before[name], after[name]) == name.startswith("dvae/"), name
+
+
+def with_scales(folder: Path, source: Path, *, normed: bool) -> Path:
+    """A copy of the voice whose DVAE has a scale of its own in each channel, read as XTTS v2 does or not."""
+    from myxtts.models.weights import save_arrays
+    from myxtts.synthesis.voice import TOKENIZER_FILE
+
+    folder.mkdir()
+    config = read_voice_config(source)
+    model = dataclasses.replace(config.model, normed_conditioning=normed)
+    XTTSConfig(model=model).to_yaml(folder / CONFIG_FILE)
+    read_voice_tokenizer(source).save(folder / TOKENIZER_FILE)
+    arrays: dict[str, Any] = read_arrays(source)
+    arrays["dvae/mel_scale"] = np.linspace(1.5, 6.0, 80, dtype=np.float32)
+    save_arrays(folder, arrays, read_manifest(source)["metadata"])
+    return folder
+
+
+def test_training_hears_a_reference_exactly_as_speaking_does(voice: Path, tmp_path: Path) -> None:
+    from myxtts.training.steps.gpt import GPTStage
+
+    wave = noise(1.5, 3)
+    heard = {}
+    for normed in (True, False):
+        synthesizer = Synthesizer(with_scales(tmp_path / f"normed-{normed}", voice, normed=normed))
+        parts = synthesizer.voice.parts
+        stage = GPTStage(parts.gpt, parts.conditioning, parts.dvae)
+        lengths = np.array([len(wave)], np.int32)
+        batch = stage.process(
+            {"wave": wave[None], "wave_lengths": lengths, "reference": wave[None], "reference_lengths": lengths,
+             "text": np.ones((1, 3), np.int32), "text_lengths": np.array([3], np.int32)}
+        )  # fmt: skip
+        trained = parts.conditioning(batch["reference"], batch["reference_lengths"]).numpy()[0]
+        spoken = synthesizer.latents([wave.astype(np.float32) / 32768.0]).latents_LD
+        np.testing.assert_allclose(trained, spoken, atol=1e-4)
+        heard[normed] = spoken
+    assert np.abs(heard[True] - heard[False]).max() > 0.01
+
+
+def test_a_normed_voice_without_its_dvae_is_refused(tmp_path: Path) -> None:
+    from myxtts.models.reference_mel import reference_mel
+    from tests.voice_maker import small_config
+
+    with pytest.raises(CheckpointError, match="has no dvae"):
+        reference_mel(dataclasses.replace(small_config(), normed_conditioning=True), None)
+
+
+def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Path, tmp_path: Path) -> None:
+    from myxtts.cli.export import main
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "voice").symlink_to(voice)
+
+    assert main([str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "config.yaml", "manifest.json", "model.safetensors", "speakers.safetensors", "tokenizer.json",
+    ]  # fmt: skip
+    before, after = read_arrays(voice), read_arrays(tmp_path / "out")
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    exported = load_voice(tmp_path / "out")
+    assert (exported.longest_tokens, list(exported.speakers)) == (60, ["anna", "omid"])
+    assert exported.config.training == XTTSConfig().training
+    with pytest.raises(UsageError, match="not an empty folder"):
+        main([str(tmp_path / "run"), str(tmp_path / "out")])
+
+
+def test_a_half_export_is_half_as_large_and_speaks_the_same_but_for_rounding(voice: Path, tmp_path: Path) -> None:
+    from myxtts.synthesis.exporting import export_voice
+
+    export_voice(voice, tmp_path / "half", half=True)
+
+    stored, before = read_arrays(tmp_path / "half"), read_arrays(voice)
+    for name, value in stored.items():
+        assert value.dtype == (np.float32 if name.startswith("dvae/") else np.float16), name
+    half, whole = (Synthesizer(folder) for folder in (tmp_path / "half", voice))
+    wave = noise(1.0, 4).astype(np.float32) / 32768.0
+    difference = half.latents([wave]).latents_LD - whole.latents([wave]).latents_LD
+    assert 0 < np.abs(difference).max() < 0.02
+    assert half.voice.parts.gpt.weights[0].dtype == "float32"
+    assert sum(v.nbytes for v in stored.values()) < 0.75 * sum(v.nbytes for v in before.values())
+
+
+def test_values_beyond_16_bits_are_not_stored_in_16_bits(tmp_path: Path) -> None:
+    from myxtts.synthesis.exporting import _halved
+
+    with pytest.raises(CheckpointError, match="gpt/x has values beyond the range of 16 bits"):
+        _halved("gpt/x", np.array([1e6], np.float32))

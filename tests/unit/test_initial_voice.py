@@ -1,0 +1,225 @@
+"""What a run takes from a voice: settings, stages, recipes and weights, decided without TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.cli.flags import defaults_beneath
+from myxtts.config.config import XTTSConfig
+from myxtts.config.model import ModelConfig
+from myxtts.errors import CheckpointError, ConfigError
+from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
+from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config
+from myxtts.text.tokenizer import train_tokenizer
+from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, settled, text_rows
+from myxtts.training.recipes import FINE_TUNING, RECIPES, recipe_for, stages_for
+from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+from tests.corpus_maker import make_ljspeech
+from tests.unit.test_extending import PERSIAN, xtts_vocabulary
+
+EVERY_PART = ("dvae", "conditioning", "gpt", "speaker_encoder", "hifigan")
+SIZES = {"gpt_layers": 2, "gpt_width": 8, "gpt_heads": 2}
+
+
+def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, **facts: object) -> Path:
+    """A folder as import-xtts writes it, with one small weight for each part beside those of the text."""
+    tokenizer = xtts_vocabulary([])
+    rows = tokenizer.size + spare_rows
+    model = ModelConfig(
+        model_size="big", text_vocab=rows, text_start_token=5, text_stop_token=0, normed_conditioning=True, **SIZES
+    )
+    random = np.random.default_rng(0)
+    shapes = {name: (rows,) if name.endswith("bias") else (rows, 8)[:: -1 if axis else 1]
+              for name, axis in TEXT_WEIGHTS.items() if "gpt" in parts}  # fmt: skip
+    shapes |= {f"{part}/weight": (3,) for part in parts}
+    arrays = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    folder.mkdir()
+    XTTSConfig(model=model).to_yaml(folder / CONFIG_FILE)
+    tokenizer.save(folder / TOKENIZER_FILE)
+    save_arrays(folder, arrays, facts)
+    return folder
+
+
+@pytest.fixture
+def voice(tmp_path: Path) -> Path:
+    return write_voice(tmp_path / "xtts")
+
+
+@pytest.fixture
+def persian(tmp_path: Path) -> Path:
+    return make_ljspeech(tmp_path / "fa", 2, lines=[f"clip_{n}|{text}" for n, text in enumerate(PERSIAN)])
+
+
+def test_sizes_front_end_and_parts_come_from_the_voice(voice: Path) -> None:
+    config = settled(XTTSConfig(init_from=str(voice), dropout=0.0))
+
+    assert config.model == dataclasses.replace(read_voice_config(voice).model, dropout=0.0)
+    assert config.model.gpt_layers == 2
+    assert config.model.normed_conditioning
+    assert config.data.text_frontend == "bpe"
+    assert set(config.training.init_parts) == set(EVERY_PART)
+    assert settled(config) == config
+
+
+def test_a_published_voice_is_fine_tuned_in_stage_gpt_gently_and_without_an_aligner(voice: Path) -> None:
+    config = settled(XTTSConfig(init_from=str(voice)))
+    recipe = recipe_for(config, "gpt")
+
+    assert stages_for(config) == ("gpt",)
+    assert recipe.learning_rate == pytest.approx(5e-6)
+    assert recipe.steps == RECIPES["big"]["gpt"].steps * FINE_TUNING.steps_share
+    assert recipe.reference_seconds == 6.0
+    assert config.training.alignment_weight == 0.0
+    assert stages_for(settled(XTTSConfig(init_from=str(voice), stage="decoder"))) == ("decoder",)
+    assert settled(XTTSConfig(init_from=str(voice), alignment_weight=0.3)).training.alignment_weight == 0.3
+
+
+def test_a_voice_whose_heads_were_aligned_goes_on_with_alignments(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "mine", alignment_heads=[[1, 0]])
+
+    assert settled(XTTSConfig(init_from=str(voice))).training.alignment_weight == 0.5
+    assert defaults_beneath(["--init-from", str(voice)]).training.alignment_weight == 0.5
+
+
+def test_only_stages_whose_parts_are_missing_run_beside_gpt(tmp_path: Path) -> None:
+    codec = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "codec", ("dvae",)))))
+    speaking = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "gpt", ("dvae", "conditioning", "gpt")))))
+
+    assert stages_for(codec) == stages_for(speaking) == ("gpt", "decoder")
+    # What the voice did not bring is learnt from scratch, as fast as ever.
+    assert recipe_for(codec, "gpt").learning_rate == RECIPES["big"]["gpt"].learning_rate
+    assert recipe_for(speaking, "gpt").learning_rate == pytest.approx(5e-6)
+    assert recipe_for(speaking, "decoder").learning_rate == RECIPES["big"]["decoder"].learning_rate
+
+
+def test_a_given_learning_rate_wins(voice: Path) -> None:
+    assert recipe_for(settled(XTTSConfig(init_from=str(voice), learning_rate=1e-4)), "gpt").learning_rate == 1e-4
+
+
+def test_sizes_that_were_given_and_differ_are_named(voice: Path) -> None:
+    beneath = defaults_beneath(["--init-from", str(voice)])
+    other = dataclasses.replace(beneath, model=dataclasses.replace(beneath.model, gpt_layers=6))
+
+    with pytest.raises(ConfigError, match=r"xtts: gpt_layers is 6 here and 2 in the voice\n"):
+        settled(other)
+    with pytest.raises(ConfigError, match="model_size is tiny here and big in the voice"):
+        settled(defaults_beneath(["--init-from", str(voice), "--model-size", "tiny"]))
+    with pytest.raises(ConfigError, match=r"model_size is tiny here and big in the voice; .* in all\)"):
+        settled(XTTSConfig(init_from=str(voice), model_size="tiny"))
+    assert settled(beneath).model.gpt_layers == 2
+
+
+def test_another_front_end_is_refused(voice: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--text-frontend is characters, and .* reads bpe"):
+        settled(XTTSConfig(init_from=str(voice), text_frontend="characters"))
+
+
+def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "voice", ("dvae", "conditioning", "gpt"))
+
+    with pytest.raises(ConfigError, match=r"--init-parts names hifigan, and .* has dvae, conditioning, gpt"):
+        settled(XTTSConfig(init_from=str(voice), init_parts=("hifigan",)))
+    with pytest.raises(ConfigError, match="gpt of a voice is of no use without its dvae"):
+        settled(XTTSConfig(init_from=str(voice), init_parts=("gpt", "conditioning")))
+    assert settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",))).training.init_parts == ("dvae",)
+
+
+def test_a_stage_whose_foundation_is_missing_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="stage decoder needs conditioning, gpt, and v has dvae"):
+        check_parts("decoder", ["dvae"], "v")
+    check_parts("codec", [], "v")
+    check_parts("decoder", ["dvae", "conditioning", "gpt"], "v")
+
+
+@pytest.mark.parametrize(
+    ("setting", "flag"), [({"extra_tokens": 5}, "--extra-tokens"), ({"init_parts": ("dvae",)}, "--init-parts")]
+)
+def test_what_belongs_to_a_voice_is_refused_without_one(setting: dict[str, object], flag: str) -> None:
+    with pytest.raises(ConfigError, match=f"{flag} was given without --init-from"):
+        XTTSConfig(**setting)
+
+
+def test_a_path_without_a_voice_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="nowhere does not exist"):
+        defaults_beneath(["--init-from", str(tmp_path / "nowhere")])
+
+
+def test_a_run_cannot_start_from_itself(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    write_voice(tmp_path / "run" / "voice")
+
+    with pytest.raises(ConfigError, match="is the run's own voice"):
+        settled(XTTSConfig(init_from=str(tmp_path / "run"), run_dir=str(tmp_path / "run")))
+
+
+def test_a_continued_run_refuses_another_voice(voice: Path, tmp_path: Path) -> None:
+    from myxtts.config.loading import as_plain_values
+
+    config = settled(XTTSConfig(init_from=str(voice)))
+    other = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "other"))))
+
+    refuse_other_configuration(as_plain_values(config), config, tmp_path)
+    with pytest.raises(CheckpointError, match=r"init_from: .*xtts' in the run, .*other' now"):
+        refuse_other_configuration(as_plain_values(config), other, tmp_path)
+
+
+@pytest.mark.parametrize("spare_rows", [0, 3, 200])
+def test_a_new_language_grows_the_text_weights_and_old_rows_stay_bit_for_bit(
+    tmp_path: Path, persian: Path, spare_rows: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    voice = write_voice(tmp_path / "xtts", spare_rows=spare_rows)
+    old_size = xtts_vocabulary([]).size
+    folder = RunFolder(tmp_path / "run")
+    config = settled(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
+    tokenizer = first_tokenizer(config, folder)
+    assert tokenizer is not None
+    rows = text_rows(config, tokenizer)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, text_vocab=rows))
+
+    begin(config, folder, tokenizer)
+
+    assert tokenizer.size > old_size
+    assert rows == max(tokenizer.size, old_size + spare_rows)
+    old, new = read_arrays(voice), read_arrays(folder.voice)
+    assert old.keys() == new.keys()
+    for name in old:
+        axis = TEXT_WEIGHTS.get(name)
+        kept = new[name] if axis is None else np.take(new[name], range(old_size), axis)
+        np.testing.assert_array_equal(kept, old[name] if axis is None else np.take(old[name], range(old_size), axis))
+        if axis is not None:
+            assert new[name].shape[axis] == rows
+    assert "[fa]" in caplog.text
+    assert f"{old_size} -> {tokenizer.size} tokens" in caplog.text
+    assert read_voice_config(folder.voice).model.text_vocab == rows
+
+
+def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    config = settled(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
+    tokenizer = first_tokenizer(config, folder)
+    assert tokenizer is not None
+    begin(config, folder, tokenizer)
+    learnt = {name: value + 1 for name, value in read_arrays(folder.voice).items()}
+    save_arrays(folder.voice, learnt, {"parts": list(EVERY_PART)})
+    (persian / "metadata.csv").write_text("clip_0|غ ظ ض\nclip_1|ث\n", encoding="utf-8")
+
+    again = first_tokenizer(config, folder)
+    begin(config, folder, tokenizer)
+
+    assert again is not None
+    assert again.tokens() == tokenizer.tokens()
+    np.testing.assert_array_equal(read_arrays(folder.voice)["gpt/weight"], learnt["gpt/weight"])
+
+
+def test_checkpoints_without_a_voice_are_not_begun_again(voice: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.checkpoints("gpt").mkdir(parents=True)
+
+    with pytest.raises(CheckpointError, match="has checkpoints of stage gpt and no whole voice folder"):
+        begin(settled(XTTSConfig(init_from=str(voice))), folder, train_tokenizer("characters", []))
