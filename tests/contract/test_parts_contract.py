@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +17,12 @@ from tests.contract.part_cases import LayerCase
 ROOT = Path(__file__).parent.parent.parent
 CASES = [*part_cases.CASES, *gpt_cases.CASES]
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@pytest.fixture(autouse=True)
+def the_same_weights_each_time() -> None:
+    """A narrow ReLU of a small layer is dead for some weights, and then nothing learns through it."""
+    keras.utils.set_random_seed(3)
 
 
 @cases

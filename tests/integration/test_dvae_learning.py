@@ -147,7 +147,7 @@ def test_replicas_keep_one_codebook() -> None:
 import numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from myxtts.models.codebook import Codebook
+from myxtts.models.codebook import DECAY, Codebook
 strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
 with strategy.scope():
     codebook = Codebook(8, 4)
@@ -172,7 +172,7 @@ for bypass in (True, False, False):
     copies = [value.numpy() for value in strategy.experimental_local_results(codebook.vectors_KC.value)]
     assert len(copies) == 2 and np.array_equal(*copies), copies
     if not bypass:
-        np.testing.assert_allclose(codebook.counts_K.numpy(), 0.98 * before + 0.02 * hits, rtol=1e-5)
+        np.testing.assert_allclose(codebook.counts_K.numpy(), DECAY * before + (1 - DECAY) * hits, rtol=1e-5)
     else:
         offered = latents.reshape(-1, 4)
         assert all(np.any(np.all(np.isclose(offered, vector), axis=1)) for vector in copies[0])
