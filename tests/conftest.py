@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import settings
 
 # Time belongs into bench/: a loaded machine must not fail a property.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every worker begins with its share of the slow tests, so that none of them is left for the end.
+
+    xdist hands each worker a run of neighbours first; later the idle ones take over from the others.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = iter([item for item in items if not item.get_closest_marker("slow")])
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        own = slow[worker::workers]
+        share = (len(items) - len(ordered)) // (workers - worker)
+        ordered += own
+        ordered += [item for item, _ in zip(others, range(share - len(own)), strict=False)]
+    items[:] = [*ordered, *others]

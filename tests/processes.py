@@ -25,9 +25,18 @@ def run(*arguments: str, timeout_s: float = 900, **environment: str) -> subproce
     )
 
 
-def run_script(script: str, *, timeout_s: float = 900, **environment: str) -> str:
-    """Run a script that must succeed, and give back what it printed."""
-    result = run("-c", script, timeout_s=timeout_s, **environment)
+_FEW_STEPS = """
+import tensorflow as tf
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+"""
+
+
+def run_script(script: str, *, timeout_s: float = 900, few_steps: bool = False, **environment: str) -> str:
+    """Run a script that must succeed, and give back what it printed.
+
+    One of `few_steps` runs its graphs as they were written: TensorFlow would optimise them for longer than they run.
+    """
+    result = run("-c", _FEW_STEPS + script if few_steps else script, timeout_s=timeout_s, **environment)
     assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout
 

@@ -1,4 +1,4 @@
-"""HiFi-GAN learns one clip, alone and with its discriminators; its lengths are what they should be."""
+"""HiFi-GAN learns one clip; its lengths are what they should be. With its discriminators: test_decoder_stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from myxtts.audio.mel import MelSettings, MelSpectrogram
 from myxtts.config.model import ModelConfig
-from myxtts.models.discriminators import Discriminators, decoder_losses, discriminator_loss
 from myxtts.models.hifigan import Conv, HiFiGAN, samples_of, to_output_rate
 
 CONFIG = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, speaker_width=8)
@@ -33,32 +32,23 @@ def inputs() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # mostly tracing: about a minute of CPU, 6 of wall clock on a machine at load 12
-def test_the_mel_loss_falls_by_half_against_the_discriminators() -> None:
+def test_the_mel_loss_falls_by_half() -> None:
     keras.utils.set_random_seed(0)
-    decoder, judges = HiFiGAN(CONFIG), Discriminators(shrink=64)
+    decoder = HiFiGAN(CONFIG)
     decoder.build()
-    judges.build()
-    optimizers = [keras.optimizers.AdamW(4e-3, beta_1=0.8, beta_2=0.99) for _ in range(2)]
-    optimizers[0].build(decoder.trainable_variables)
-    optimizers[1].build(judges.trainable_variables)
+    optimizer = keras.optimizers.AdamW(4e-3, beta_1=0.8, beta_2=0.99)
+    optimizer.build(decoder.trainable_variables)
     real_BS = tf.constant(target_wave())
     latents_BND, speaker_BV = inputs()
 
     @tf.function(autograph=False)  # its rewriting costs more than the tracing
     def step() -> tf.Tensor:
-        with tf.GradientTape() as decoder_tape, tf.GradientTape() as judges_tape:
+        with tf.GradientTape() as tape:
             made_BS = decoder(latents_BND, speaker_BV, training=True)
-            real, made, given = judges(real_BS), judges(made_BS), judges(tf.stop_gradient(made_BS))
-            losses = decoder_losses(real, made, log_mel(real_BS), log_mel(made_BS))
-            judges_loss = discriminator_loss(real, given)
-        for tape, loss, layer, optimizer in (
-            (decoder_tape, losses["loss"], decoder, optimizers[0]),
-            (judges_tape, judges_loss, judges, optimizers[1]),
-        ):
-            gradients = tape.gradient(loss, layer.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, layer.trainable_variables, strict=True))
-        return losses["mel"]
+            loss = tf.reduce_mean(tf.abs(log_mel(real_BS) - log_mel(made_BS)))
+        gradients = tape.gradient(loss, decoder.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, decoder.trainable_variables, strict=True))
+        return loss
 
     first = float(step())
     for _ in range(49):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.processes import run_script
 from tests.small_model import SIZES
 
@@ -33,7 +35,9 @@ def like(trainer, other):
 
 
 def result_of(script: str, **environment: str) -> dict[str, object]:
-    output = run_script(f"SIZES = {SIZES!r}\n" + BATCHES + script, TF_NUM_INTRAOP_THREADS="1", **environment)
+    output = run_script(
+        f"SIZES = {SIZES!r}\n" + BATCHES + script, few_steps=True, TF_NUM_INTRAOP_THREADS="1", **environment
+    )
     result: dict[str, object] = json.loads(output.splitlines()[-1])
     return result
 
@@ -66,6 +70,7 @@ print(json.dumps(out))
 """
 
 
+@pytest.mark.slow
 def test_mirrored_equals_single_over_ten_steps_and_the_replicas_agree() -> None:
     for stage, seen in result_of(MIRRORED).items():
         assert isinstance(seen, dict)

@@ -100,6 +100,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.slow
 def test_out_of_memory_names_the_device_the_batch_the_limit_and_how_much_was_asked() -> None:
     said = json.loads(run_script(f"SIZES = {SIZES!r}\n{HUNGRY}").splitlines()[-1])
 
@@ -113,6 +114,7 @@ def test_out_of_memory_names_the_device_the_batch_the_limit_and_how_much_was_ask
         assert f"raise --{role}-gpu-memory" in hint
 
 
+@pytest.mark.slow
 def test_shards_that_vanish_while_training_lose_no_step_and_are_built_again(corpus: Path, tmp_path: Path) -> None:
     """An open file stays readable when it is removed; the next start of the run finds it missing."""
     own, folder = tmp_path / "demo", tmp_path / "run"

@@ -16,7 +16,7 @@ from tests.processes import run
 from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses, started, wait_for_step
 
 STEPS = 100
-KILLS = int(os.environ.get("MYXTTS_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("MYXTTS_TEST_KILLS", "2"))
 """Kills of one run, the first at step 37; 20 take some minutes: MYXTTS_TEST_KILLS=20 pytest -k killed FILE."""
 
 CODEC = (
@@ -43,6 +43,7 @@ def kill_after(command: list[str], folder: Path, step: int, more_s: float) -> bo
     return process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_two_devices_killed_again_and_again_equal_100_straight_steps_on_one(corpus: Path, tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     whole = run(*arguments(corpus, straight, *CODEC), **ONE_THREAD)
@@ -68,6 +69,7 @@ def test_two_devices_killed_again_and_again_equal_100_straight_steps_on_one(corp
     assert not list(killed.rglob(".writing-*"))
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_exits_0_a_second_run_is_refused_and_other_settings_too(corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     command = arguments(corpus, folder, *CODEC)
