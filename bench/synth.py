@@ -114,7 +114,7 @@ def make_voice() -> Any:
     from myxtts.config.config import XTTSConfig
     from myxtts.config.model import ModelConfig
     from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS
-    from myxtts.synthesis.synthesizer import Voice
+    from myxtts.synthesis.loaded_voice import Voice
     from myxtts.synthesis.voice import build_parts
 
     keras.utils.set_random_seed(0)

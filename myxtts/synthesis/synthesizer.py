@@ -16,95 +16,26 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.checks import in_range
-from myxtts.config.config import XTTSConfig
 from myxtts.errors import SynthesisError
 from myxtts.models.generation import Generator
 from myxtts.models.guarded import Spoken, generate_guarded
 from myxtts.models.guards import GuardConfig
-from myxtts.models.reference_mel import reference_mel
-from myxtts.models.sampling import WITHOUT_ALIGNMENT, Sampling
-from myxtts.models.weights import read_manifest
+from myxtts.models.sampling import Sampling
 from myxtts.synthesis import references
 from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder
 from myxtts.synthesis.joining import faded, pause, trim_silence
-from myxtts.synthesis.references import Speaker, VoiceLatents
+from myxtts.synthesis.listening import Listener, Reference
+from myxtts.synthesis.loaded_voice import Voice, load_voice
+from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech import PieceReport, Speech, SpeechReport, SpokenPiece
 from myxtts.synthesis.splitting import Border, Piece, split_text
 from myxtts.synthesis.timings import WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
-from myxtts.synthesis.voice import (
-    build_parts,
-    find_voice,
-    load_parts,
-    read_voice_config,
-    read_voice_tokenizer,
-    voice_parts,
-)
 from myxtts.text.languages import find_language
-from myxtts.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-PIECE_TOKENS = 200
-"""Longest piece where the voice does not say what it was trained on; about 15 seconds."""
 PIECES_AT_ONCE = 8
-Reference = str | Path | VoiceLatents | np.ndarray
-"""A clip's file, a file of saved latents, latents, or samples at 22,050 a second."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Voice:
-    """Everything that speaking needs: loaded from a folder, or of a model that is still in training."""
-
-    parts: Any
-    """Layers by part, as attributes."""
-    names: tuple[str, ...]
-    """Which parts those are."""
-    config: XTTSConfig
-    tokenizer: Tokenizer
-    digest: str
-    """Of the weights; saved latents carry it."""
-    speakers: dict[str, Speaker]
-    longest_tokens: int = PIECE_TOKENS
-    reference_seconds: float = references.XTTS_REFERENCE_SECONDS
-    alignment_heads: tuple[tuple[int, int], ...] = ()
-    published_sampling: Sampling | None = None
-    """How an imported voice's makers let it draw codes."""
-
-    @property
-    def sampling(self) -> Sampling:
-        """How it draws codes unless it is told otherwise."""
-        return self.published_sampling or (Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT)
-
-
-def load_voice(path: str | Path) -> Voice:
-    """Read a run's voice or a voice folder, onto the device under whose scope this is called."""
-    folder = find_voice(path)
-    manifest = read_manifest(folder)
-    names, facts = voice_parts(manifest), manifest["metadata"]
-    missing = [part for part in ("conditioning", "gpt") if part not in names]
-    if missing:
-        raise SynthesisError(
-            f"the voice in {folder} cannot speak yet: it has {', '.join(names)} and no {missing[0]}",
-            hint="train its gpt stage too: run the same train command again, without --stage",
-        )
-    config = read_voice_config(folder)
-    parts = build_parts(config.model, names)
-    load_parts(folder, parts)
-    longest = facts.get("longest_tokens", PIECE_TOKENS)
-    return Voice(
-        parts=parts,
-        names=tuple(names),
-        config=config,
-        tokenizer=read_voice_tokenizer(folder),
-        digest=manifest["sha256"],
-        speakers=references.load_speakers(folder),
-        longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
-        reference_seconds=facts.get("reference_seconds", references.XTTS_REFERENCE_SECONDS),
-        alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
-        published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
-    )
 
 
 @dataclass(frozen=True)
@@ -136,10 +67,9 @@ class Synthesizer:
             self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
             parts, names = self.voice.parts, self.voice.names
             self._generator = Generator(parts.gpt, alignment_heads=self.voice.alignment_heads)
-            self._conditioning_mel = reference_mel(self.voice.config.model, parts.dvae if "dvae" in names else None)
+            self._listener = Listener(self.voice, device)
             self.codec = CodecDecoder(parts.dvae) if "dvae" in names else None
             self._decoder = self._choose_decoder()
-        self._latents: dict[Any, VoiceLatents] = {}
 
     def _choose_decoder(self) -> Decoder:
         if {"hifigan", "speaker_encoder"} <= set(self.voice.names):
@@ -363,59 +293,15 @@ class Synthesizer:
         language: str = "en",
     ) -> VoiceLatents:
         """What the model knows of the reference clips, of one of the voice's own speakers, or of saved latents."""
-        if isinstance(reference, VoiceLatents):
-            return reference
-        given = _as_list(reference)
-        if given and speaker is not None:
-            raise SynthesisError(f"both a reference and speaker {speaker!r} were given", hint="give one of them")
-        if len(given) == 1 and isinstance(given[0], (str, Path)):
-            path = Path(given[0])
-            if path.suffix == references.LATENTS_SUFFIX:
-                model = self.voice.config.model
-                shape_LD = (model.conditioning_latents, model.gpt_width)
-                return references.load_latents(path, self.voice.digest, shape_LD)
-        waves = [_reference_wave(one) for one in given]
-        if not waves:
-            one = references.choose_speaker(self.voice.speakers, speaker, language)
-            waves = [references.checked_reference(one.wave.astype(np.float32) / 32768.0, one.name)]
-        key = tuple(hash(wave.tobytes()) for wave in waves)
-        if key not in self._latents:
-            self._latents[key] = self._encode(waves)
-        return self._latents[key]
+        return self._listener.latents(reference, speaker=speaker, language=language)
 
     def forget_references(self) -> None:
         """Read references anew from now on: the weights have changed, or memory is wanted."""
-        self._latents.clear()
+        self._listener.forget()
 
     def save_latents(self, path: str | Path, latents: VoiceLatents) -> None:
         """Keep a reference's latents in a file that `latents` and `--reference` read back."""
         references.save_latents(Path(path), latents, self.voice.digest)
-
-    def _encode(self, waves: Sequence[np.ndarray]) -> VoiceLatents:
-        """The mean over windows as long as training's, as XTTS v2 does it."""
-        cut = references.windows(waves, self.voice.reference_seconds)
-        lengths_B = np.array([len(part) for part in cut], np.int32)
-        wave_BS = np.zeros((len(cut), int(lengths_B.max())), np.float32)
-        for row, part in enumerate(cut):
-            wave_BS[row, : len(part)] = part
-        with tf.device(self._device):
-            mel_BTM, mel_lengths_B = self._conditioning_mel(wave_BS, lengths_B)
-            latents_BLD = self.voice.parts.conditioning(mel_BTM, mel_lengths_B).numpy()
-            speaker_V = self._speaker_vector(waves) if "speaker_encoder" in self.voice.names else None
-        return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
-
-    def _speaker_vector(self, waves: Sequence[np.ndarray]) -> np.ndarray:
-        import soxr
-
-        from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
-
-        vectors = [
-            self.voice.parts.speaker_encoder(
-                tf.constant(soxr.resample(wave, SAMPLE_RATE, SPEAKER_RATE).astype(np.float32)[None])
-            )[0].numpy()
-            for wave in waves
-        ]
-        return np.asarray(np.mean(vectors, axis=0), np.float32)
 
 
 def piece_seed(seed: int, number: int) -> int:
@@ -426,22 +312,6 @@ def piece_seed(seed: int, number: int) -> int:
 def quick_guards(guards: GuardConfig | None = None) -> GuardConfig:
     """Guards that never try twice: for samples during training, where time counts more than the best attempt."""
     return replace(guards or GuardConfig(), retries=0)
-
-
-def _as_list(reference: Reference | Sequence[Reference] | None) -> list[Reference]:
-    if reference is None:
-        return []
-    return [reference] if isinstance(reference, (str, Path, np.ndarray, VoiceLatents)) else list(reference)
-
-
-def _reference_wave(reference: Reference) -> np.ndarray:
-    if isinstance(reference, VoiceLatents):
-        raise SynthesisError("saved latents cannot be mixed with clips", hint="give the clips, or the latents alone")
-    if isinstance(reference, np.ndarray):
-        return references.checked_reference(reference, "wave")
-    if Path(reference).suffix == references.LATENTS_SUFFIX:
-        raise SynthesisError(f"{reference} cannot be mixed with clips", hint="give the clips, or the saved voice alone")
-    return references.read_reference(reference)
 
 
 def _shown(text: str) -> str:

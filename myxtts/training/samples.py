@@ -22,8 +22,9 @@ from myxtts.models.gpt import AlignmentHeads
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.synthesis.decoding import CodecDecoder
+from myxtts.synthesis.loaded_voice import Voice
 from myxtts.synthesis.references import Speaker
-from myxtts.synthesis.synthesizer import Synthesizer, Voice, quick_guards
+from myxtts.synthesis.synthesizer import Synthesizer, quick_guards
 from myxtts.training.publishing import reference_seconds
 from myxtts.training.trainer import XTTSTrainer
 

@@ -13,7 +13,8 @@ import pytest
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import CheckpointError, UsageError
 from myxtts.models.weights import read_arrays, read_manifest
-from myxtts.synthesis.synthesizer import Synthesizer, load_voice
+from myxtts.synthesis.loaded_voice import load_voice
+from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.voice import CONFIG_FILE, read_voice_config, read_voice_tokenizer
 from tests.corpus_maker import make_ljspeech
 from tests.processes import run_script
@@ -42,7 +43,7 @@ from myxtts.data.batching import batches
 from myxtts.monitoring.events import EventLog
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
-from myxtts.synthesis.synthesizer import load_voice
+from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.text.tokenizer import load_tokenizer
 from myxtts.training.initial_voice import settled
 from myxtts.training.recipes import recipe_for

@@ -12,9 +12,10 @@ from myxtts.audio.io import write_audio
 from myxtts.errors import ConfigError, SynthesisError
 from myxtts.models.guards import GuardConfig
 from myxtts.models.sampling import Sampling
+from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.speech import SpeechReport
 from myxtts.synthesis.streaming import pcm16
-from myxtts.synthesis.synthesizer import Synthesizer, load_voice
+from myxtts.synthesis.synthesizer import Synthesizer
 from tests.awkward_texts import AWKWARD
 from tests.voice_maker import make_voice, noise
 

@@ -1,0 +1,79 @@
+"""A voice in memory: everything that speaking needs, from a folder or of a model that is still in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from myxtts.config.config import XTTSConfig
+from myxtts.errors import SynthesisError
+from myxtts.models.sampling import WITHOUT_ALIGNMENT, Sampling
+from myxtts.models.weights import read_manifest
+from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
+from myxtts.synthesis.voice import (
+    build_parts,
+    find_voice,
+    load_parts,
+    read_voice_config,
+    read_voice_tokenizer,
+    voice_parts,
+)
+from myxtts.text.tokenizer import Tokenizer
+
+PIECE_TOKENS = 200
+"""Longest piece where the voice does not say what it was trained on; about 15 seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voice:
+    """Parts, tokenizer and what speaking should know of the training."""
+
+    parts: Any
+    """Layers by part, as attributes."""
+    names: tuple[str, ...]
+    """Which parts those are."""
+    config: XTTSConfig
+    tokenizer: Tokenizer
+    digest: str
+    """Of the weights; saved latents carry it."""
+    speakers: dict[str, Speaker]
+    longest_tokens: int = PIECE_TOKENS
+    reference_seconds: float = XTTS_REFERENCE_SECONDS
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    published_sampling: Sampling | None = None
+    """How an imported voice's makers let it draw codes."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """How it draws codes unless it is told otherwise."""
+        return self.published_sampling or (Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT)
+
+
+def load_voice(path: str | Path) -> Voice:
+    """Read a run's voice or a voice folder, onto the device under whose scope this is called."""
+    folder = find_voice(path)
+    manifest = read_manifest(folder)
+    names, facts = voice_parts(manifest), manifest["metadata"]
+    missing = [part for part in ("conditioning", "gpt") if part not in names]
+    if missing:
+        raise SynthesisError(
+            f"the voice in {folder} cannot speak yet: it has {', '.join(names)} and no {missing[0]}",
+            hint="train its gpt stage too: run the same train command again, without --stage",
+        )
+    config = read_voice_config(folder)
+    parts = build_parts(config.model, names)
+    load_parts(folder, parts)
+    longest = facts.get("longest_tokens", PIECE_TOKENS)
+    return Voice(
+        parts=parts,
+        names=tuple(names),
+        config=config,
+        tokenizer=read_voice_tokenizer(folder),
+        digest=manifest["sha256"],
+        speakers=load_speakers(folder),
+        longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
+        reference_seconds=facts.get("reference_seconds", XTTS_REFERENCE_SECONDS),
+        alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
+        published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
+    )
