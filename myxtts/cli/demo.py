@@ -122,7 +122,7 @@ def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
     return [
         *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.folder / "cache")),
         *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
-        *("--seed", str(options.seed), *steps),
+        *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed), *steps),
     ]
 
 

@@ -101,6 +101,10 @@ class TrainingConfig:
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs: the whole pipeline without a GPU."""
 
+    cpu_threads: int | None = None
+    """Threads of one operation on a CPU. By default every simulated GPU has an even share of the cores, as if they were
+    apart; all cores are faster where one device has most of the work."""
+
     def __post_init__(self) -> None:
         fill_from(self, OPTIMIZATION_LEVELS, "--optimization-level", self.optimization_level)
         at_least("--keep", self.keep, 1, hint="the default is 3")
@@ -117,6 +121,7 @@ class TrainingConfig:
         if self.alignment_weight is FROM_PRESET and self.init_from is None:
             object.__setattr__(self, "alignment_weight", ALIGNMENT_WEIGHT)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
+        at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (
             ("--data-gpu-memory", self.data_gpu_memory),

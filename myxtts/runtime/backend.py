@@ -53,6 +53,8 @@ class TensorFlowBackend:
             for role in plan.roles:
                 if role.physical is not None and role.memory_limit_mb is not None:
                     self._limit(gpus[role.physical], role.memory_limit_mb)
+            if plan.cpu_threads is not None:
+                self._config.threading.set_intra_op_parallelism_threads(plan.cpu_threads)
             if plan.memory_growth:
                 for index in plan.visible:
                     self._config.experimental.set_memory_growth(gpus[index], True)
@@ -86,11 +88,14 @@ class SimulatedBackend:
         try:
             self._config.set_visible_devices([], "GPU")
             self._config.set_logical_device_configuration(cpu, devices)
+            threads = plan.cpu_threads
             if len(plan.roles) > 1:
                 # Logical CPUs share two thread pools. One inter-op thread would serialise the devices; a share of
                 # the cores for each operation keeps one device from taking the cores of the other.
-                self._config.threading.set_intra_op_parallelism_threads(max(1, self._cores // len(plan.roles)))
+                threads = threads or max(1, self._cores // len(plan.roles))
                 self._config.threading.set_inter_op_parallelism_threads(max(2, len(plan.roles) + 1))
+            if threads is not None:
+                self._config.threading.set_intra_op_parallelism_threads(threads)
         except RuntimeError as error:
             raise already_initialised(error) from error
 

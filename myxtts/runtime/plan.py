@@ -7,7 +7,7 @@ whatever the order of the list, so roles are found by physical number and never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from myxtts.config.config import XTTSConfig
@@ -36,6 +36,7 @@ class DeviceRequest:
     visible_gpus: str | None = None
     data_memory_mb: int | None = None
     model_memory_mb: int | None = None
+    cpu_threads: int | None = None
 
     @classmethod
     def from_config(cls, config: XTTSConfig) -> DeviceRequest:
@@ -47,6 +48,7 @@ class DeviceRequest:
             visible_gpus=config.training.visible_gpus,
             data_memory_mb=config.training.data_gpu_memory if isolated else None,
             model_memory_mb=config.training.model_gpu_memory if isolated else None,
+            cpu_threads=config.training.cpu_threads,
         )
 
 
@@ -84,6 +86,8 @@ class DevicePlan:
     visible: tuple[int, ...] = ()
     hidden: tuple[int, ...] = ()
     simulated: bool = False
+    cpu_threads: int | None = None
+    """Threads of one operation on a CPU; `None` leaves it to the backend."""
 
     @property
     def model(self) -> DeviceRole:
@@ -110,6 +114,10 @@ class DevicePlan:
 
 def plan_devices(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     """Roles, names and limits for what was asked on what is there, or a `DeviceError` that says why not."""
+    return replace(_plan(request, inventory), cpu_threads=request.cpu_threads)
+
+
+def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     allowed = _allowed(request, inventory)
     models = as_tuple(request.model_gpu)
     if (request.data_gpu is None) != (not models):

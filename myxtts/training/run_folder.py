@@ -97,6 +97,7 @@ _MAY_CHANGE = {
             "multi_gpu",
         ),
         *("visible_gpus", "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "simulate_gpus"),
+        "cpu_threads",
         *("epochs", "max_steps", "learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
         "mel_only_steps",
     },

@@ -74,6 +74,21 @@ def test_a_program_that_initialised_tensorflow_first_is_told_so(world: World) ->
     assert "early_gpu_configuration" in error.value.hint
 
 
+def test_cpu_threads_are_those_asked_for_in_every_mode(world: World) -> None:
+    carry_out(world.plan(data_gpu=0, model_gpu=1, cpu_threads=5), world.backend, world.config)
+
+    assert world.config.threading.intra == 5
+
+
+def test_simulated_devices_share_the_cores_unless_told_otherwise() -> None:
+    config = FakeTfConfig(gpu_count=0)
+    world = World(config, SimulatedBackend(config, cores=8), simulated_inventory(4))
+
+    carry_out(world.plan(data_gpu=0, model_gpu=1), world.backend, world.config)
+
+    assert (config.threading.intra, config.threading.inter) == (4, 3)
+
+
 def gpu_world(count: int = 4) -> World:
     config = FakeTfConfig(gpu_count=count)
     gpus = tuple(Gpu(index=i, name=f"GPU {i}", memory_mb=24576) for i in range(count))
