@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from hypothesis import settings
+
+# Keras would load scikit-learn (it came with librosa) for wrappers that nothing here uses.
+sys.modules["sklearn"] = None  # type: ignore[assignment]
 
 # Time belongs into bench/: a loaded machine must not fail a property.
 settings.register_profile("patient", deadline=None)

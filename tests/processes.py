@@ -25,6 +25,12 @@ def run(*arguments: str, timeout_s: float = 900, **environment: str) -> subproce
     )
 
 
+_WITHOUT_SCIKIT_LEARN = """
+import sys
+sys.modules["sklearn"] = None
+"""
+"""Keras would load it, for a third of TensorFlow's import; commands leave it out by themselves."""
+
 _FEW_STEPS = """
 import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -36,7 +42,8 @@ def run_script(script: str, *, timeout_s: float = 900, few_steps: bool = False, 
 
     One of `few_steps` runs its graphs as they were written: TensorFlow would optimise them for longer than they run.
     """
-    result = run("-c", _FEW_STEPS + script if few_steps else script, timeout_s=timeout_s, **environment)
+    before = _WITHOUT_SCIKIT_LEARN + (_FEW_STEPS if few_steps else "")
+    result = run("-c", before + script, timeout_s=timeout_s, **environment)
     assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout
 

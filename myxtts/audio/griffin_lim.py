@@ -61,7 +61,7 @@ class GriffinLim:
         if mel_lengths_B is None:
             mel_lengths_B = tf.fill([tf.shape(mel_BTM)[0]], tf.shape(mel_BTM)[1])
         if self._compiled is None:
-            self._compiled = tf.function(self.wave, reduce_retracing=True)
+            self._compiled = tf.function(self.wave, reduce_retracing=True, autograph=False)
         return self._compiled(mel_BTM, tf.convert_to_tensor(mel_lengths_B, tf.int32))
 
     def wave(self, mel_BTM: Tensor, mel_lengths_B: Tensor) -> Tensor:

@@ -146,7 +146,7 @@ class MelSpectrogram:
         import tensorflow as tf
 
         if self._compiled is None:
-            self._compiled = tf.function(self.log_mel, reduce_retracing=True)
+            self._compiled = tf.function(self.log_mel, reduce_retracing=True, autograph=False)
         mel_BTM, mel_lengths_B = self._compiled(
             tf.convert_to_tensor(wave_BS), tf.convert_to_tensor(wave_lengths_B, tf.int32)
         )

@@ -84,9 +84,6 @@ def _settled(config: XTTSConfig) -> XTTSConfig:
 
 
 def _train(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool) -> int:
-    from myxtts.runtime.backend import import_tensorflow
-
-    import_tensorflow()  # first of all, so that it is quiet, and says which extra to install where it is missing
     from myxtts.training.run import run_training
 
     return run_training(config, plan, precision, fresh=fresh, live_console=sys.stderr.isatty())

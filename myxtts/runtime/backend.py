@@ -117,7 +117,7 @@ def already_initialised(error: RuntimeError) -> DeviceError:
 def import_tensorflow() -> Any:
     """TensorFlow, without its greetings, or a clear error where it is not installed."""
     try:
-        with _without_greetings():
+        with _without_greetings(), _without_scikit_learn():
             import tensorflow
     except ImportError as error:
         raise MissingDependencyError(
@@ -125,6 +125,19 @@ def import_tensorflow() -> Any:
             hint="pip install 'myxtts[cpu]' for a CPU, 'myxtts[gpu]' for NVIDIA GPUs",
         ) from error
     return tensorflow
+
+
+@contextmanager
+def _without_scikit_learn() -> Iterator[None]:
+    """Keras loads scikit-learn, where it is installed, for wrappers that nothing here uses: a third of the import."""
+    if "sklearn" in sys.modules:
+        yield
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["sklearn"]
 
 
 _GREETINGS = (

@@ -39,7 +39,7 @@ class AdamW:
         self._squares = [_zeros_like(target) for target in self._targets]
         self._averages = [_copy_of(target) for target in self._targets] if recipe.ema else []
         # Vectors are biases and gains; pulling those to 0 does harm.
-        self._decays = [recipe.weight_decay if len(target.shape) > 1 else 0.0 for target in self._targets]
+        self._decays = [recipe.weight_decay > 0.0 and len(target.shape) > 1 for target in self._targets]
 
     @property
     def variables(self) -> list[Any]:
@@ -66,36 +66,32 @@ class AdamW:
 
     def apply(self, gradients: list[Any], factors: tf.Tensor) -> None:
         """In cross-replica context: update every copy of every variable with its own copy of the same gradient."""
+        # Scalars are made here, once for all variables: made in each update, they would be most of the graph.
+        rate, power_1, power_2, fresh = tf.unstack(factors, num=4)
+        settings = {"beta1": self._recipe.beta_1, "beta2": self._recipe.beta_2, "epsilon": EPSILON}
+        adam = {name: tf.constant(value) for name, value in settings.items()}
+        adam.update(beta1_power=power_1, beta2_power=power_2, lr=rate)
+        lost = rate * self._recipe.weight_decay
         for number, target in enumerate(self._targets):
-            average = [self._averages[number]] if self._averages else []
+            average = (self._averages[number], fresh) if self._averages else ()
             self._strategy.extended.update(
                 target,
-                self._update_one,
-                args=(self._moments[number], self._squares[number], gradients[number], factors, *average),
-                kwargs={"decay": self._decays[number]},
+                _update_one,
+                args=(self._moments[number], self._squares[number], gradients[number], *average),
+                kwargs={"adam": adam, "lost": lost if self._decays[number] else None},
                 group=False,
             )
 
-    def _update_one(
-        self, target: Any, moment: Any, square: Any, gradient: Any, factors: Any, *average: Any, decay: float
-    ) -> None:
-        rate = factors[0]
-        if decay:
-            target.assign_sub(target * (rate * decay))
-        tf.raw_ops.ResourceApplyAdam(
-            var=target.handle,
-            m=moment.handle,
-            v=square.handle,
-            beta1_power=factors[1],
-            beta2_power=factors[2],
-            lr=rate,
-            beta1=self._recipe.beta_1,
-            beta2=self._recipe.beta_2,
-            epsilon=EPSILON,
-            grad=gradient,
-        )
-        for kept in average:
-            kept.assign_sub((kept - target) * factors[3])
+
+def _update_one(
+    target: Any, moment: Any, square: Any, gradient: Any, *average: Any, adam: dict[str, Any], lost: Any
+) -> None:
+    if lost is not None:
+        target.assign_sub(target * lost)
+    tf.raw_ops.ResourceApplyAdam(var=target.handle, m=moment.handle, v=square.handle, grad=gradient, **adam)
+    if average:
+        kept, fresh = average
+        kept.assign_sub((kept - target) * fresh)
 
 
 def sum_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:

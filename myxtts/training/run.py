@@ -26,6 +26,7 @@ from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.report import write_report
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.runtime.apply import apply_plan
+from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.runtime.precision import Precision
@@ -47,11 +48,10 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
     config = initial_voice.settled(config)
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
+        _refuse_what_cannot_go_on(config, folder, fresh)
+        import_tensorflow()  # before anything else does, so that it is quiet, and names the extra where it is missing
         if fresh and (aside := folder.start_afresh()):
             logger.info("Earlier run moved to %s", aside)
-        elif folder.config.is_file():
-            saved = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
-            refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
         with (
             EventLog(folder.events) as events,
             LiveConsole(plain=not live_console, warnings_logged=True) as console,
@@ -73,6 +73,26 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
         write_report(folder.path)
         logger.info("Report: %s", folder.path / "report.html")
     return 0
+
+
+def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
+    """Other settings than the run began with, or a stage without the one that it stands on."""
+    if folder.config.is_file() and not fresh:
+        saved = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
+        refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
+    if config.training.init_parts:
+        return
+    first = stages_for(config)[0]
+    for earlier in _stages_before(first):
+        if fresh or not list_checkpoints(folder.checkpoints(earlier)):
+            raise CheckpointError(
+                f"stage {first} needs stage {earlier}, which this run has not trained",
+                hint=f"run --stage {earlier} first, or leave --stage out to run all in order",
+            )
+
+
+def _stages_before(stage: Stage) -> tuple[Stage, ...]:
+    return STAGES[: STAGES.index(stage)]
 
 
 class TrainingRun:
@@ -205,16 +225,8 @@ class TrainingRun:
             if stage == "codec" and "gpt" in self._brought:
                 logger.warning("Stage codec changes the codes that the voice's GPT speaks: train gpt after it")
             return
-        needed = STAGES[: STAGES.index(stage)]
-        if not needed or all(earlier in done for earlier in needed):
-            return
-        missing = [earlier for earlier in needed if not list_checkpoints(self._folder.checkpoints(earlier))]
-        if missing:
-            raise CheckpointError(
-                f"stage {stage} needs stage {missing[0]}, which this run has not trained",
-                hint=f"run --stage {missing[0]} first, or leave --stage out to run all in order",
-            )
-        load_parts(self._folder.voice, trainer.model)
+        if not set(_stages_before(stage)) <= set(done):
+            load_parts(self._folder.voice, trainer.model)
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
         from myxtts.training.publishing import facts_of

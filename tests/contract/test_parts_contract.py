@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -13,8 +9,8 @@ import tensorflow as tf
 
 from tests.contract import gpt_cases, part_cases
 from tests.contract.part_cases import LayerCase
+from tests.processes import run_script
 
-ROOT = Path(__file__).parent.parent.parent
 CASES = [*part_cases.CASES, *gpt_cases.CASES]
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -107,6 +103,4 @@ with tf.device("/CPU:1"):
     layers = [case.build() for case in CASES]
 print(sorted({weight.value.device.rsplit("/", 1)[-1] for layer in layers for weight in layer.weights}))
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "['device:CPU:1']"
+    assert run_script(script).strip() == "['device:CPU:1']"

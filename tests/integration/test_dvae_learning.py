@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -13,8 +9,7 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.models.codebook import RECENT_UPDATES, Codebook
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.processes import run_script
 
 
 def clip_mel(frames: int = 64) -> np.ndarray:
@@ -178,6 +173,4 @@ for bypass in (True, False, False):
         assert all(np.any(np.all(np.isclose(offered, vector), axis=1)) for vector in copies[0])
 print("same")
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert done.stdout.strip().endswith("same"), done.stderr[-2000:]
+    assert run_script(script).strip().endswith("same")

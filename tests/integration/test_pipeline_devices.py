@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import run_script
 
 PRELUDE = """
 import hashlib, json, threading
@@ -65,16 +61,8 @@ def digest(tensors):
 
 def run(body: str) -> dict[str, Any]:
     """Runs the body in a fresh process; it prints one JSON object as its last line."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(body)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=ROOT,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    printed = run_script(textwrap.dedent(PRELUDE) + textwrap.dedent(body), timeout_s=200)
+    result: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
     return result
 
 

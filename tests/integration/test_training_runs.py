@@ -98,8 +98,9 @@ def test_sigterm_saves_and_exits_0_a_second_run_is_refused_and_other_settings_to
     assert sorted(losses(folder)) == [1, 2]
 
 
-def test_a_stage_without_the_one_before_it_is_refused(corpus: Path, tmp_path: Path) -> None:
-    result = run(*arguments(corpus, tmp_path / "run", "--stage", "gpt"))
+@pytest.mark.parametrize("start", [(), ("--fresh",)], ids=["resumed", "fresh"])
+def test_a_stage_without_the_one_before_it_is_refused(corpus: Path, tmp_path: Path, start: tuple[str, ...]) -> None:
+    result = run(*arguments(corpus, tmp_path / "run", "--stage", "gpt", *start))
 
     assert result.returncode == 1
     assert "stage gpt needs stage codec" in result.stderr
