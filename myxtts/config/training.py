@@ -71,6 +71,9 @@ class TrainingConfig:
     """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner.
     0.5 unless given; with --init-from, 0 where the voice was trained without."""
 
+    listening_weight: float = 4.0
+    """Share of the codec's loss for what an aligner hears in its speech and in the recording; 0 compares mels only."""
+
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
 
@@ -121,6 +124,7 @@ class TrainingConfig:
         if self.alignment_weight is FROM_PRESET and self.init_from is None:
             object.__setattr__(self, "alignment_weight", ALIGNMENT_WEIGHT)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
+        in_range("--listening-weight", self.listening_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
         at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (

@@ -62,15 +62,42 @@ class CTCNetwork(Part):
         self.head = Linear(width, labels + 1, std=width**-0.5, name="head")
 
     def call(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
-        mask_BT1 = tf.cast(length_mask(mel_lengths_B, tf.shape(mel_BTM)[1]), tf.float32)[:, :, None]
-        frames = tf.maximum(tf.reduce_sum(mask_BT1, 1, keepdims=True), 1.0)
-        # A clip's mean is its voice and its microphone, neither of which is a phone.
-        mean_B1M = tf.reduce_sum(mel_BTM * mask_BT1, 1, keepdims=True) / frames
+        hidden_BFD = self.hidden(mel_BTM, mel_lengths_B, mean_frame(mel_BTM, mel_lengths_B))[-1]
+        return self.head(self.norm(hidden_BFD))
+
+    def hidden(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, mean_B1M: tf.Tensor) -> list[tf.Tensor]:
+        """What each block hears, [B, F, D]. A clip's mean is its voice and its microphone, neither of them a phone."""
+        mask_BT1 = _mask(mel_lengths_B, mel_BTM)
         x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / _SPREAD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
-        mask_BF1 = tf.cast(length_mask(steps_of(mel_lengths_B), tf.shape(x)[1]), tf.float32)[:, :, None]
+        mask_BF1 = _mask(steps_of(mel_lengths_B), x)
+        heard = []
         for block in self.blocks:
             x = block(x, mask_BF1)
-        return self.head(self.norm(x))
+            heard.append(x)
+        return heard
+
+
+def mean_frame(mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
+    """The mean of every clip's own frames, [B, 1, M]."""
+    mask_BT1 = _mask(mel_lengths_B, mel_BTM)
+    frames_B11 = tf.maximum(tf.reduce_sum(mask_BT1, 1, keepdims=True), 1.0)
+    return tf.reduce_sum(mel_BTM * mask_BT1, 1, keepdims=True) / frames_B11
+
+
+def difference_heard(network: CTCNetwork, made_BTM: tf.Tensor, real_BTM: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+    """How much else the network hears in made speech than in the real one, as a share of what it hears in that.
+
+    A mean over frames, so that parts of a batch add up. Early blocks are left out: they hear pitch and noise too.
+    """
+    mean_B1M = mean_frame(real_BTM, lengths_B)
+    real, made = (network.hidden(mel, lengths_B, mean_B1M)[1:] for mel in (real_BTM, made_BTM))
+    shares_BF1 = []
+    for real_BFD, made_BFD in zip(real, made, strict=True):
+        wanted_BFD = tf.stop_gradient(real_BFD)
+        missed_BF1 = tf.reduce_mean(tf.abs(made_BFD - wanted_BFD), -1, keepdims=True)
+        shares_BF1.append(missed_BF1 / tf.reduce_mean(tf.abs(wanted_BFD), -1, keepdims=True))
+    mask_BF1 = _mask(steps_of(lengths_B), shares_BF1[0])
+    return tf.reduce_sum(tf.add_n(shares_BF1) / len(shares_BF1) * mask_BF1) / tf.reduce_sum(mask_BF1)
 
 
 def convolve(x_BTD: tf.Tensor, mix: Linear, *, stride: int) -> tf.Tensor:
@@ -80,6 +107,10 @@ def convolve(x_BTD: tf.Tensor, mix: Linear, *, stride: int) -> tf.Tensor:
     padded = tf.pad(x_BTD, [[0, 0], [half, half + stride], [0, 0]])
     shifted = [padded[:, at : at + frames : stride] for at in range(KERNEL_WIDTH)]
     return linear(tf.concat(shifted, -1), mix.kernel, mix.bias)
+
+
+def _mask(lengths_B: tf.Tensor, like_BTD: tf.Tensor) -> tf.Tensor:
+    return tf.cast(length_mask(lengths_B, tf.shape(like_BTD)[1]), tf.float32)[:, :, None]
 
 
 def steps_of(mel_lengths: Any) -> Any:

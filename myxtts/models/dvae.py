@@ -157,7 +157,7 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
     def training_losses(
         self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, *, bypass: tf.Tensor | bool
     ) -> dict[str, tf.Tensor]:
-        """`loss` and its parts, and what `update_codebook` needs after the step (`latents`, `codes`).
+        """`loss` and its parts, the log mel that was `made`, and `latents` and `codes` for `update_codebook`.
 
         With `bypass` (a bool, or a scalar tensor so that one trace serves both phases) the decoder sees the
         latents themselves: the codebook is useless until the latents mean something.
@@ -183,6 +183,7 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
             "l1": l1,
             "mse": mse,
             "commitment": commitment,
+            "made": made_BTM * self.mel_scale_M + self.mel_shift_M,
             "latents": tf.stop_gradient(latents_BNC),
             "codes": codes_BN,
         }

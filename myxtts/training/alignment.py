@@ -1,8 +1,9 @@
 """Alignments of a corpus: for every code of every clip the index of the token that is spoken then.
 
-A small CTC network learns the corpus once, before the `gpt` stage; its forced alignments are stored beside the shards
-under a key of everything that they depend on, so later runs and resumed ones read the same. Language tokens, spaces,
-stress marks and punctuation take no time of their own: a code belongs to the token that sounds.
+A small CTC network learns the corpus once, before the stage that first asks for it; it and its forced alignments are
+stored beside the shards under a key of everything that they depend on, so later runs and resumed ones read the same.
+Language tokens, spaces, stress marks and punctuation take no time of their own: a code belongs to the token that
+sounds.
 """
 
 from __future__ import annotations
@@ -93,7 +94,6 @@ def alignments_of(
     None when it was asked to stop before they were found. A network that has learnt, and the clips that are aligned by
     then, are kept: the next run goes on from there.
     """
-    steps = min(steps, ALIGNER_STEPS)
     key = _key(train, clips, steps)
     corpora = [train, *(other for other in others if other.path != train.path)]
     paths = [corpus.path / f"alignment-{key}.npz" for corpus in corpora]
@@ -104,13 +104,9 @@ def alignments_of(
     import tensorflow as tf
 
     with tf.device(device):
-        aligner = _Aligner(train.tokenizer)
-        network = paths[0].with_suffix(".network.npz")
-        if not aligner.restore(network):
-            aligner.learn(train, clips, steps, should_stop, progress)
-            if should_stop():
-                return None
-            aligner.save(network)
+        aligner = aligner_of(train, clips, steps=steps, should_stop=should_stop, progress=progress)
+        if aligner is None:
+            return None
         found = []
         for path, one, corpus in zip(paths, kept, corpora, strict=True):
             aligned = one or aligner.align(corpus, path.with_suffix(".part.npz"), should_stop, progress)
@@ -120,12 +116,33 @@ def alignments_of(
             found.append(aligned)
     for path in paths:
         path.with_suffix(".part.npz").unlink(missing_ok=True)
-    network.unlink(missing_ok=True)
     return found
 
 
-class _Aligner:
-    """The network with the meaning of its labels."""
+def aligner_of(
+    train: PreparedCorpus,
+    clips: NDArray[np.integer],
+    *,
+    steps: int,
+    should_stop: Callable[[], bool],
+    progress: Progress = lambda task, done, total: None,
+) -> Aligner | None:
+    """The aligner of a corpus, on the device at hand: as it was kept beside the shards, or learnt now.
+
+    None when it was asked to stop before it had learnt.
+    """
+    aligner = Aligner(train.tokenizer)
+    path = train.path / f"alignment-{_key(train, clips, steps)}.network.npz"
+    if not aligner.restore(path):
+        aligner.learn(train, clips, min(steps, ALIGNER_STEPS), should_stop, progress)
+        if should_stop():
+            return None
+        aligner.save(path)
+    return aligner
+
+
+class Aligner:
+    """A CTC network with the meaning of its labels."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         import tensorflow as tf
@@ -135,8 +152,8 @@ class _Aligner:
 
         self._label_of = spoken_labels(tokenizer)
         self._mel = MelSpectrogram()
-        self._network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
-        self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
+        self.network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
+        self._logits = tf.function(self.network, autograph=False, reduce_retracing=True)
 
     def learn(
         self,
@@ -151,7 +168,7 @@ class _Aligner:
 
         logger.info("Aligner: learning which token is spoken when, %d steps", steps)
         source = batches(prepared, config=DataConfig(batch_size=ALIGNER_CLIPS), seed=_SEED, clips=np.asarray(clips))
-        losses = fit(self._network, self._until(source, steps, should_stop, progress), steps=steps)
+        losses = fit(self.network, self._until(source, steps, should_stop, progress), steps=steps)
         source.close()
         wanted: list[list[int]] = []
         heard: list[list[int]] = []
@@ -162,14 +179,14 @@ class _Aligner:
         logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1] if losses else 0.0, 100 * error)
 
     def save(self, path: Path) -> None:
-        _write(path, **{f"{number:04d}": weight.numpy() for number, weight in enumerate(self._network.weights)})
+        _write(path, **{f"{number:04d}": weight.numpy() for number, weight in enumerate(self.network.weights)})
 
     def restore(self, path: Path) -> bool:
         """Take up what `save` kept, if there is any."""
-        kept = _read(path, [f"{number:04d}" for number in range(len(self._network.weights))])
+        kept = _read(path, [f"{number:04d}" for number in range(len(self.network.weights))])
         if kept is None:
             return False
-        for weight, value in zip(self._network.weights, kept, strict=True):
+        for weight, value in zip(self.network.weights, kept, strict=True):
             weight.assign(value)
         logger.info("Aligner: what an earlier run learnt is used")
         return True
@@ -242,7 +259,7 @@ class _Aligner:
 
 def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(clips, "<i8").tobytes())
-    digest.update(json.dumps([prepared.fingerprint, steps, _VERSION, _SEED]).encode())
+    digest.update(json.dumps([prepared.fingerprint, min(steps, ALIGNER_STEPS), _VERSION, _SEED]).encode())
     return digest.hexdigest()[:16]
 
 

@@ -26,12 +26,13 @@ from myxtts.runtime.leaks import detect_memory_leak
 from myxtts.runtime.memory import current_memory_mb, memory_of_plan
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
-from myxtts.training.alignment import Alignments, alignments_of
+from myxtts.training.alignment import Alignments, aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from myxtts.training.sources import DrawnBatches, size_of
+from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
@@ -94,7 +95,7 @@ class StageRun:
         training = self.config.training
         recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
-        if not self._align():
+        if not (self._listen() and self._align()):
             return False
         source = self._source(self._train)
         self._restore_or_begin(source)
@@ -144,6 +145,24 @@ class StageRun:
             reference_seconds=0.0 if self.stage == "codec" else recipe.reference_seconds,
             alignments=self._alignments.get(corpus.prepared.path),
         )
+
+    def _listen(self) -> bool:
+        """Give stage codec the corpus's aligner to learn from; `False` if asked to stop before that has learnt."""
+        stage, weight = self.trainer.current_stage(), self.config.training.listening_weight
+        if not isinstance(stage, CodecStage) or not weight:
+            return True
+        with tf.device(self.trainer.plan.model.name):
+            aligner = aligner_of(
+                self._train.prepared,
+                self._train.clips,
+                steps=self.total_steps,
+                should_stop=self._should_stop,
+                progress=self._progress,
+            )
+        if aligner is None:
+            return False
+        stage.listen_with(self.trainer.on_every_model_device(aligner.network), weight)
+        return True
 
     def _align(self) -> bool:
         """Find which token is spoken when, where this stage learns from that; `False` if asked to stop meanwhile."""

@@ -21,6 +21,7 @@ import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
+from myxtts.models.aligner import CTCNetwork
 from myxtts.models.xtts import XTTS
 from myxtts.pipeline import DeviceBatch
 from myxtts.runtime.apply import applied_plan, apply_plan
@@ -84,6 +85,15 @@ class XTTSTrainer:
         logger.info(creation_line(self.plan))
         with self.strategy.scope(), self._model_scope():
             return XTTS(self.config.model)
+
+    def on_every_model_device(self, network: CTCNetwork) -> CTCNetwork:
+        """A copy with the same weights where the model is: with each replica of it."""
+        with self.strategy.scope(), self._model_scope():
+            copy = CTCNetwork(network.labels)
+            copy.build()
+        for theirs, ours in zip(network.weights, copy.weights, strict=True):
+            ours.assign(theirs.numpy())
+        return copy
 
     def _model_scope(self) -> Any:
         """A device scope for one model device; the strategy itself places mirrored variables."""

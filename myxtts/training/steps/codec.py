@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
+from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
 from myxtts.models.dvae import COMMITMENT_WEIGHT, DVAE, MSE_WEIGHT, code_lengths, measure_mel_stats
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
@@ -32,6 +33,13 @@ class CodecStage(TrainingStage):
         # A codebook that means something already would be overwritten.
         self._bypass_steps = 0 if pretrained else BYPASS_STEPS
         self._mel = MelSpectrogram()
+        self._listener: CTCNetwork | None = None
+        self._listening_weight = 0.0
+
+    def listen_with(self, listener: CTCNetwork, weight: float) -> None:
+        """Learn also from what a trained aligner hears: codes are few, and a loss over mels alone spends them on pitch
+        and noise as readily as on what makes speech understood."""
+        self._listener, self._listening_weight = listener, weight
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -54,7 +62,9 @@ class CodecStage(TrainingStage):
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         frames = tf.cast(tf.reduce_sum(batch["mel_lengths"]), tf.float32)
         codes = tf.cast(tf.reduce_sum(code_lengths(batch["mel_lengths"])), tf.float32)
-        return {"l1": frames, "mse": frames, "commitment": codes}
+        heard = tf.cast(tf.reduce_sum(steps_of(batch["mel_lengths"])), tf.float32)
+        counts = {"l1": frames, "mse": frames, "commitment": codes}
+        return counts if self._listener is None else {**counts, "heard": heard}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         bypass = step < self._bypass_steps if seed is not None else tf.constant(False)
@@ -65,6 +75,9 @@ class CodecStage(TrainingStage):
             "mse": LossTerm(losses["mse"], MSE_WEIGHT),
             "commitment": LossTerm(losses["commitment"], commitment_weight),
         }
+        if self._listener is not None:
+            heard = difference_heard(self._listener, losses["made"], batch["mel"], batch["mel_lengths"])
+            terms["heard"] = LossTerm(heard, self._listening_weight)
         return Objective(terms, {}, {"latents": losses["latents"], "codes": losses["codes"]})
 
     def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
