@@ -95,7 +95,7 @@ def difference_heard(network: CTCNetwork, made_BTM: tf.Tensor, real_BTM: tf.Tens
     for real_BFD, made_BFD in zip(real, made, strict=True):
         wanted_BFD = tf.stop_gradient(real_BFD)
         missed_BF1 = tf.reduce_mean(tf.abs(made_BFD - wanted_BFD), -1, keepdims=True)
-        shares_BF1.append(missed_BF1 / tf.reduce_mean(tf.abs(wanted_BFD), -1, keepdims=True))
+        shares_BF1.append(tf.math.divide_no_nan(missed_BF1, tf.reduce_mean(tf.abs(wanted_BFD), -1, keepdims=True)))
     mask_BF1 = _mask(steps_of(lengths_B), shares_BF1[0])
     return tf.reduce_sum(tf.add_n(shares_BF1) / len(shares_BF1) * mask_BF1) / tf.reduce_sum(mask_BF1)
 
