@@ -1,8 +1,8 @@
 """HiFi-GAN decoder: the GPT's latents and a speaker vector to a 24 kHz wave. XTTS v2's layers and sizes.
 
-Written for the CPU as much as for the GPU: activations stay in [B, 1, T, C], the layout that oneDNN's convolutions
-take without a conversion and in which TensorFlow fuses bias, leaky ReLU and the residual sum into them; the transposed
-convolutions are ordinary ones with two taps and a reshape (each output phase has a filter of its own).
+Written for the CPU as much as for the GPU: activations stay in [B, 1, T, C], which no convolution has to convert; the
+transposed convolutions are ordinary ones with two taps and a reshape (each output phase has a filter of its own);
+speaking on a CPU takes the convolutions of `fast_conv`.
 
 Shapes: B clips, N latents, D width of a latent, V width of the speaker vector, T time, C channels, S samples.
 """
@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
+from myxtts.models.fast_conv import fast_conv, pays, plain_conv
 
 INPUT_SAMPLE_RATE = 22050
 OUTPUT_SAMPLE_RATE = 24000
@@ -66,8 +67,12 @@ class Conv(keras.layers.Layer):  # type: ignore[misc]
         kernel = tf.convert_to_tensor(self.kernel)
         if training and self.dilation > 1:
             made_B1TC = _folded_conv(x_B1TC, kernel, self.dilation)
+        elif training or not _on_cpu(self.kernel):
+            made_B1TC = tf.nn.conv2d(x_B1TC, kernel, 1, "SAME", dilations=self.dilation)
+        elif pays(kernel) and kernel.dtype == tf.float32:
+            made_B1TC = fast_conv(x_B1TC, kernel, self.dilation)
         else:
-            made_B1TC = _conv(x_B1TC, kernel, self.dilation)
+            made_B1TC = plain_conv(x_B1TC, kernel, "SAME", self.dilation)
         return made_B1TC if self.bias is None else tf.nn.bias_add(made_B1TC, tf.convert_to_tensor(self.bias))
 
 
@@ -89,10 +94,14 @@ class Upsample(keras.layers.Layer):  # type: ignore[misc]
         self.bias = self.add_weight(name="bias", shape=(self.channels,), initializer="zeros")
         self.built = True
 
-    def call(self, x_B1TC: tf.Tensor) -> tf.Tensor:
+    def call(self, x_B1TC: tf.Tensor, training: bool = False) -> tf.Tensor:
         batch, time = tf.shape(x_B1TC)[0], tf.shape(x_B1TC)[2]
         padded = tf.pad(x_B1TC, [[0, 0], [0, 0], [1, 1], [0, 0]])
-        phases = tf.nn.conv2d(padded, tf.convert_to_tensor(self.kernel), 1, "VALID")
+        kernel = tf.convert_to_tensor(self.kernel)
+        if training or not _on_cpu(self.kernel):
+            phases = tf.nn.conv2d(padded, kernel, 1, "VALID")
+        else:
+            phases = plain_conv(padded, kernel, "VALID")
         made = tf.reshape(phases, [batch, 1, (time + 1) * self.rate, self.channels])
         made = made[:, :, self.rate // 2 : self.rate // 2 + time * self.rate]
         return tf.nn.bias_add(made, tf.convert_to_tensor(self.bias))
@@ -117,7 +126,7 @@ class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
         """`active` is the leaky ReLU of `x`: the three blocks of a stage share their first one."""
         for dilated, plain in zip(self.dilated, self.plain, strict=True):
             hidden_B1TC = _masked(tf.nn.leaky_relu(dilated(active_B1TC, training=training), SLOPE), mask_B1T1)
-            x_B1TC = x_B1TC + _masked(plain(hidden_B1TC), mask_B1T1)
+            x_B1TC = x_B1TC + _masked(plain(hidden_B1TC, training=training), mask_B1T1)
             active_B1TC = tf.nn.leaky_relu(x_B1TC, SLOPE)
         return x_B1TC
 
@@ -143,7 +152,7 @@ class Stage(keras.layers.Layer):  # type: ignore[misc]
     def call(
         self, active_B1TC: tf.Tensor, speaker_BV: tf.Tensor, mask_B1T1: tf.Tensor | None, training: bool = False
     ) -> tf.Tensor:
-        x_B1TC = _masked(self.up(active_B1TC) + self.speaker(speaker_BV)[:, None, None], mask_B1T1)
+        x_B1TC = _masked(self.up(active_B1TC, training=training) + self.speaker(speaker_BV)[:, None, None], mask_B1T1)
         shared_B1TC = tf.nn.leaky_relu(x_B1TC, SLOPE)
         made = [block(x_B1TC, shared_B1TC, mask_B1T1, training=training) for block in self.blocks]
         return tf.add_n(made) / len(made)
@@ -181,30 +190,31 @@ class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
     ) -> tf.Tensor:
         """Waves in [-1, 1]. With lengths, padding leaks into nothing (each row as if alone) at some cost in speed.
 
-        `training` changes no value; without it a CPU cannot differentiate the dilated convolutions.
+        `training` changes no value beyond rounding; without it a CPU has no gradients.
         """
         frames_BTD = to_output_rate(latents_BND, latent_lengths_B)
         lengths_B = None if latent_lengths_B is None else frames_of(latent_lengths_B)
         x = tf.cast(frames_BTD, self.compute_dtype)[:, None]
-        x = self.into(_masked(x, _time_mask(x, lengths_B))) + self.speaker(speaker_BV)[:, None, None]
+        x = self.into(_masked(x, _time_mask(x, lengths_B)), training=training) + self.speaker(speaker_BV)[:, None, None]
         for stage in self.stages:
             active = _masked(tf.nn.leaky_relu(x, SLOPE), _time_mask(x, lengths_B))
             lengths_B = None if lengths_B is None else lengths_B * stage.rate
             mask = None if lengths_B is None else _mask_of(tf.shape(x)[2] * stage.rate, lengths_B, x.dtype)
             x = stage(active, speaker_BV, mask, training=training)
-        wave_B1S1 = self.out(_masked(tf.nn.leaky_relu(x, LAST_SLOPE), _time_mask(x, lengths_B)))
+        active = _masked(tf.nn.leaky_relu(x, LAST_SLOPE), _time_mask(x, lengths_B))
+        wave_B1S1 = self.out(active, training=training)
         return tf.cast(_masked(tf.tanh(wave_B1S1), _time_mask(x, lengths_B)), tf.float32)[:, 0, :, 0]
 
 
-def _conv(x_B1TC: tf.Tensor, kernel: tf.Tensor, dilation: int) -> tf.Tensor:
-    return tf.nn.conv2d(x_B1TC, kernel, 1, "SAME", dilations=[1, 1, dilation, 1])
+def _on_cpu(variable: Any) -> bool:
+    return "CPU" in variable.value.device
 
 
 def _folded_conv(x_B1TC: tf.Tensor, kernel: tf.Tensor, dilation: int) -> tf.Tensor:
-    """The same, as an ordinary convolution down the columns of time folded at the dilation.
+    """A dilated convolution as an ordinary one down the columns of time folded at the dilation.
 
     TensorFlow has no gradient of a dilated convolution on a CPU ("do not yet support dilation rates larger than 1").
-    Speaking does without the two copies that folding costs.
+    Folding costs two copies.
     """
     batch, time, channels_in = tf.shape(x_B1TC)[0], tf.shape(x_B1TC)[2], x_B1TC.shape[3]
     padded = tf.pad(x_B1TC, [[0, 0], [0, 0], [0, -time % dilation], [0, 0]])
