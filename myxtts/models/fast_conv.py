@@ -51,7 +51,7 @@ def plain_conv(x_BHWC: tf.Tensor, kernel: tf.Tensor, padding: str, dilation: int
     )
 
 
-@tf.function(autograph=False)
+@tf.function(autograph=False)  # type: ignore[untyped-decorator]
 def fast_conv(x_B1TC: tf.Tensor, kernel_1KCO: tf.Tensor, dilation: int = 1) -> tf.Tensor:
     """As `tf.nn.conv2d(x, kernel, 1, "SAME", dilations=dilation)`.
 

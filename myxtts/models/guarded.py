@@ -1,22 +1,31 @@
-"""Generation that notices when it goes wrong, tries again with another seed, and says what it did."""
+"""Generation that notices when it goes wrong, tries again with another seed, and says what it did.
+
+`stream_guarded` hands out what it makes while it is made: what was heard cannot be taken back, so it is cut instead.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from myxtts.models.generation import Generated, Generator
-from myxtts.models.guards import GuardConfig, Verdict, expected_limit, judge
+from myxtts.models.guards import GuardConfig, Verdict, expected_limit, judge, loop_start
 from myxtts.models.sampling import Sampling
 
 log = logging.getLogger(__name__)
 
 _FAULT_RANK = (None, "skip", "tail", "loop", "no stop", "short")
 """From best to worst: what to prefer when no attempt was good."""
+
+STREAMED_CODES = 20
+"""Codes in a part of a stream: nearly a second."""
+
+_LOOKS_LIKE_A_LOOP = 8
+"""Codes of a repeating pattern that a stream holds back until the pattern breaks."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,89 @@ def generate_guarded(
     return [_spoken(*best[row], int(attempts[row])) for row in range(len(text_BU))]
 
 
+def stream_guarded(
+    generator: Generator,
+    latents_1LD: Any,
+    ids: Sequence[int],
+    *,
+    sampling: Sampling | None = None,
+    seed: int = 0,
+    guards: GuardConfig | None = None,
+) -> Iterator[tuple[np.ndarray, Spoken | None]]:
+    """Latents of one text as they are made; with the last of them, everything that was made.
+
+    As long as nothing was handed out, a fault is tried again as `generate_guarded` does; without guards nothing is.
+    """
+    text_1U, limit = np.asarray([ids], np.int32), generator.gpt.config.max_audio_tokens
+    if guards is not None:
+        limit = min(limit, expected_limit(len(ids), guards))
+    made: Generated | None = None
+    out = 0
+    for part in generator.stream(
+        latents_1LD, text_1U, [len(ids)], chunk=STREAMED_CODES, sampling=sampling, seeds=seed, max_codes=limit
+    ):
+        made = part if made is None else _joined(made, part)
+        count = int(made.lengths_B[0])
+        over = bool(made.stopped_B[0]) or count >= limit
+        verdict = _verdict_so_far(made, over, len(ids), guards)
+        if not verdict.good and out == 0:
+            options: dict[str, Any] = {"sampling": sampling, "seeds": seed, "guards": guards}
+            [spoken] = generate_guarded(generator, latents_1LD, text_1U, [len(ids)], **options)
+            yield spoken.latents_ND, spoken
+            return
+        if over or not verdict.good:
+            spoken = as_it_came(made, 0) if guards is None else _heard(verdict, made, out)
+            yield spoken.latents_ND[out:], spoken
+            return
+        safe = count if guards is None else _before_patterns(made.codes_BN[0, :count], guards)
+        if safe >= out + STREAMED_CODES:
+            yield made.latents_BND[0, out:safe], None
+            out = safe
+
+
+def as_it_came(made: Generated, place: int) -> Spoken:
+    """One row without guards."""
+    stopped = bool(made.stopped_B[place])
+    verdict = Verdict(None if stopped else "no stop", int(made.lengths_B[place]))
+    return _kept(verdict, made, place, 1, None if stopped else "it did not stop by itself")
+
+
+def _joined(first: Generated, then: Generated) -> Generated:
+    """Two parts of one text; padding behind a part is left out."""
+    ends = int(first.lengths_B[0]), int(then.lengths_B[0])
+
+    def both(name: str) -> np.ndarray:
+        parts = zip((first, then), ends, strict=True)
+        return np.concatenate([getattr(part, name)[:, :end] for part, end in parts], axis=1)
+
+    return Generated(
+        both("codes_BN"), first.lengths_B + then.lengths_B, then.stopped_B, both("latents_BND"), both("spoken_token_BN")
+    )
+
+
+def _before_patterns(codes_N: np.ndarray, guards: GuardConfig) -> int:
+    """Codes before what may be the beginning of a loop."""
+    start = loop_start(codes_N, replace(guards, loop_codes=min(guards.loop_codes, _LOOKS_LIKE_A_LOOP)))
+    return len(codes_N) if start is None else start
+
+
+def _verdict_so_far(made: Generated, over: bool, text_tokens: int, guards: GuardConfig | None) -> Verdict:
+    """Before the end, only what no further code can mend counts."""
+    good = Verdict(None, int(made.lengths_B[0]))
+    if guards is None:
+        return good
+    verdict = _verdict(made, 0, text_tokens, guards)
+    return verdict if over or verdict.fault in ("loop", "tail") else good
+
+
+def _heard(verdict: Verdict, made: Generated, out: int) -> Spoken:
+    """The end of a stream of which `out` codes are with the listener."""
+    if verdict.good:
+        return _kept(verdict, made, 0, 1, None)
+    kept = Verdict(verdict.fault, max(verdict.keep, out))
+    return _kept(kept, made, 0, 1, f"{kept.fault}, too late to try again: {_done(kept, int(made.lengths_B[0]))}")
+
+
 def _attempt_seed(seed: int, attempt: int) -> int:
     """A seed of its own for every retry, far from the seeds that a caller would count up."""
     return (seed + attempt * 1_000_003) % (2**31 - 1)
@@ -86,14 +178,22 @@ def _verdict(made: Generated, place: int, text_tokens: int, guards: GuardConfig)
 
 
 def _spoken(verdict: Verdict, made: Generated, place: int, attempts: int) -> Spoken:
-    count = int(made.lengths_B[place])
-    keep = min(verdict.keep, count)
     note = None
     if not verdict.good:
-        done = f"its last {count - keep} codes were cut" if keep < count else "it was kept whole"
+        done = _done(verdict, int(made.lengths_B[place]))
         note = f"{verdict.fault} in the best of {attempts} attempts: {done}"
     elif attempts > 1:
         note = f"good at attempt {attempts}"
+    return _kept(verdict, made, place, attempts, note)
+
+
+def _done(verdict: Verdict, count: int) -> str:
+    return f"its last {count - verdict.keep} codes were cut" if verdict.keep < count else "it was kept whole"
+
+
+def _kept(verdict: Verdict, made: Generated, place: int, attempts: int, note: str | None) -> Spoken:
+    count = int(made.lengths_B[place])
+    keep = min(verdict.keep, count)
     if note:
         log.warning("speech guard: %s", note)
     return Spoken(

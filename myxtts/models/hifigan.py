@@ -29,6 +29,20 @@ SLOPE = 0.1
 LAST_SLOPE = 0.01
 RATE_RATIO = OUTPUT_SAMPLE_RATE / INPUT_SAMPLE_RATE
 
+
+def _reach_frames() -> int:
+    """How far the layers see to each side: the widest kernels of a stage at its rate, and its upsampling's one step."""
+    block_steps = sum((RESIDUAL_KERNELS[-1] - 1) // 2 * (dilation + 1) for dilation in DILATIONS)
+    reach, steps_a_frame = 3.0, 1
+    for rate in UPSAMPLING:
+        reach += 1 / steps_a_frame
+        steps_a_frame *= rate
+        reach += block_steps / steps_a_frame
+    return math.ceil(reach + 3 / steps_a_frame)
+
+
+REACH_FRAMES = _reach_frames()
+
 # PyTorch's default for convolutions, which HiFi-GAN's depth is tuned to: uniform within 1 / sqrt(fan in).
 _KERNEL_INIT = {"scale": 1.0 / 3.0, "mode": "fan_in", "distribution": "uniform"}
 
@@ -194,6 +208,16 @@ class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
         """
         frames_BTD = to_output_rate(latents_BND, latent_lengths_B)
         lengths_B = None if latent_lengths_B is None else frames_of(latent_lengths_B)
+        return self.from_frames(frames_BTD, speaker_BV, lengths_B, training=training)
+
+    def from_frames(
+        self,
+        frames_BTD: tf.Tensor,
+        speaker_BV: tf.Tensor,
+        lengths_B: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Waves of what `to_output_rate` made; each sample depends on no frame further away than `REACH_FRAMES`."""
         x = tf.cast(frames_BTD, self.compute_dtype)[:, None]
         x = self.into(_masked(x, _time_mask(x, lengths_B)), training=training) + self.speaker(speaker_BV)[:, None, None]
         for stage in self.stages:

@@ -6,6 +6,7 @@ was spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,14 @@ from numpy.typing import NDArray
 from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSpectrogram
 from myxtts.models.dvae import DVAE, FRAMES_PER_CODE
-from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN
+from myxtts.models.hifigan import (
+    HOP_SAMPLES,
+    OUTPUT_SAMPLE_RATE,
+    REACH_FRAMES,
+    HiFiGAN,
+    frames_of,
+    to_output_rate,
+)
 
 Wave = NDArray[np.float32]
 
@@ -41,14 +49,42 @@ class HiFiGANDecoder:
     name = "HiFi-GAN"
 
     def __init__(self, hifigan: HiFiGAN) -> None:
-        self._run = tf.function(
-            lambda latents, speaker: hifigan(latents, speaker), reduce_retracing=True, autograph=False
-        )
+        # Any length from the start: tracing takes seconds.
+        shapes = [tf.TensorSpec([1, None, hifigan.latent_width]), tf.TensorSpec([1, hifigan.speaker_width])]
+        self._run = tf.function(hifigan.from_frames, input_signature=shapes, autograph=False)
 
     def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
-        stretched_ND = stretched(latents_ND, speed)
-        wave_1S = self._run(tf.constant(stretched_ND[None]), tf.constant(np.asarray(speaker_V, np.float32)[None]))
-        return np.asarray(wave_1S[0].numpy(), np.float32)
+        return self.begin(speaker_V).add(stretched(latents_ND, speed), last=True)
+
+    def begin(self, speaker_V: Any) -> GrowingWave:
+        """A wave whose latents are still being made."""
+        return GrowingWave(self._run, speaker_V)
+
+
+class GrowingWave:
+    """Decodes latents as they come, with as much around each part as reaches into it: the parts make up the whole."""
+
+    def __init__(self, run: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], speaker_V: Any) -> None:
+        self._run = run
+        self._speaker_1V = tf.constant(np.asarray(speaker_V, np.float32)[None])
+        self._latents: list[NDArray[np.float32]] = []
+        self._decoded_frames = 0
+
+    def add(self, latents_ND: NDArray[np.float32], *, last: bool) -> Wave:
+        """The samples that no later latent can change; with the last latents, all that are left."""
+        self._latents.append(latents_ND)
+        known_ND = np.concatenate(self._latents)
+        frames_TD = to_output_rate(tf.constant(known_ND[None]))[0]
+        # Between the last two latents, and behind them, frames wait for the next latent.
+        known = len(frames_TD) if last else frames_of(max(0, len(known_ND) - 1))
+        end = known if last else known - REACH_FRAMES
+        if end <= self._decoded_frames:
+            return np.zeros(0, np.float32)
+        begin = max(0, self._decoded_frames - REACH_FRAMES)
+        wave_S = self._run(frames_TD[None, begin:known], self._speaker_1V)[0].numpy()
+        part = wave_S[(self._decoded_frames - begin) * HOP_SAMPLES : (end - begin) * HOP_SAMPLES]
+        self._decoded_frames = end
+        return np.asarray(part, np.float32)
 
 
 class CodecDecoder:

@@ -49,16 +49,53 @@ def trim_silence(wave: Wave, sample_rate: int) -> Trimmed:
     return Trimmed(wave[start:end], start)
 
 
-def faded(wave: Wave, sample_rate: int) -> Wave:
+def faded(wave: Wave, sample_rate: int, *, rising: bool = True, falling: bool = True) -> Wave:
     """The wave rising from zero and falling to it, so that what stands next to it makes no click."""
     count = min(int(FADE_SECONDS * sample_rate), len(wave) // 2)
     if count == 0:
         return np.zeros_like(wave)
     ramp = (0.5 - 0.5 * np.cos(np.pi * np.arange(count) / count)).astype(np.float32)
     made: Wave = wave.copy()
-    made[:count] *= ramp
-    made[-count:] *= ramp[::-1]
+    if rising:
+        made[:count] *= ramp
+    if falling:
+        made[-count:] *= ramp[::-1]
     return made
+
+
+class GrowingTrim:
+    """`trim_silence` and `faded` of a wave that comes in parts: silence waits until it is known what follows.
+
+    Loud is what is loud beside all that came so far: of a wave that grows much louder, more of a soft beginning stays
+    than `trim_silence` leaves of the whole.
+    """
+
+    def __init__(self, sample_rate: int) -> None:
+        self._sample_rate = sample_rate
+        self._wave: Wave = np.zeros(0, np.float32)
+        self._given: int | None = None
+        self.start = 0
+        """Samples that were cut off the front."""
+
+    def add(self, part: Wave, *, last: bool) -> Wave:
+        """What may be heard now: never less than two fades, so that both fit."""
+        self._wave = np.concatenate([self._wave, part])
+        trimmed = trim_silence(self._wave, self._sample_rate)
+        fade = int(FADE_SECONDS * self._sample_rate)
+        first = self._given is None
+        begin = trimmed.start if self._given is None else self._given
+        end = trimmed.start + len(trimmed.wave)
+        if not last:
+            # A fade waits behind the end, in case nothing follows.
+            end -= 2 * fade
+            if end - begin < 2 * fade:
+                return self._wave[:0]
+        elif not first:
+            end = max(end, begin + 2 * fade)
+        if first:
+            self.start = begin
+        self._given = end
+        return faded(self._wave[begin:end], self._sample_rate, rising=first, falling=last)
 
 
 def pause(border: Border, sample_rate: int, speed: float = 1.0) -> Wave:

@@ -67,12 +67,14 @@ class SpeechReport:
 
 @dataclass(frozen=True)
 class SpokenPiece:
-    """A piece as it leaves the synthesizer; waves of all pieces, one behind the other, are the speech."""
+    """A piece as it leaves the synthesizer, or a part of one; all waves, one behind the other, are the speech."""
 
     wave: NDArray[np.float32]
-    """Sound and the pause behind it."""
-    words: tuple[WordTiming, ...]
-    report: PieceReport
+    """Sound and, at the end of a piece, the pause behind it."""
+    words: tuple[WordTiming, ...] = ()
+    """Of the whole piece, with its last part."""
+    report: PieceReport | None = None
+    """Of the whole piece, with its last part."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Text to speech with a trained voice: normalise, split, generate with guards, decode, trim, join.
 
-`Synthesizer.stream` hands out one piece after the other as they are made, `speak` all of them as one wave: both make
-the same samples. Every text ends in speech or in a `SynthesisError`; what was not spoken stands in the report.
+`Synthesizer.stream` hands out sound while it is made, `speak` all of it as one wave: the same samples, unless an
+attempt fails of which a part was heard. Every text ends in speech or in a `SynthesisError`; what was not spoken stands
+in the report.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,12 +19,12 @@ import tensorflow as tf
 from myxtts.config.checks import in_range
 from myxtts.errors import SynthesisError
 from myxtts.models.generation import Generator
-from myxtts.models.guarded import Spoken, generate_guarded
+from myxtts.models.guarded import Spoken, as_it_came, generate_guarded, stream_guarded
 from myxtts.models.guards import GuardConfig
 from myxtts.models.sampling import Sampling
 from myxtts.synthesis import references
 from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder
-from myxtts.synthesis.joining import faded, pause, trim_silence
+from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
 from myxtts.synthesis.listening import Listener, Reference
 from myxtts.synthesis.loaded_voice import Voice, load_voice
 from myxtts.synthesis.references import VoiceLatents
@@ -102,7 +102,7 @@ class Synthesizer:
         latents = self.latents(reference, speaker=speaker, language=language)
         manner = self._manner(latents, language, seed, speed, sampling, guards)
         report = SpeechReport()
-        pieces = list(self._pieces(text, manner, report, PIECES_AT_ONCE))
+        pieces = list(self._pieces(text, manner, report, streamed=False))
         wave = np.concatenate([piece.wave for piece in pieces])
         return Speech(wave, self.sample_rate, tuple(word for piece in pieces for word in piece.words), report)
 
@@ -122,7 +122,7 @@ class Synthesizer:
         """The samples of `speak`, piece by piece as they are made; `report`, if given, is filled on the way."""
         latents = self.latents(reference, speaker=speaker, language=language)
         manner = self._manner(latents, language, seed, speed, sampling, guards)
-        yield from self._pieces(text, manner, SpeechReport() if report is None else report, 1)
+        yield from self._pieces(text, manner, SpeechReport() if report is None else report, streamed=True)
 
     def _manner(
         self,
@@ -145,30 +145,43 @@ class Synthesizer:
             guards=guards,
         )
 
-    def _pieces(self, text: str, manner: _Manner, report: SpeechReport, at_once: int) -> Iterator[SpokenPiece]:
+    def _pieces(self, text: str, manner: _Manner, report: SpeechReport, *, streamed: bool) -> Iterator[SpokenPiece]:
         began = time.perf_counter()
         report.decoder = self._decoder.name
         planned = self._plan(text, manner.language)
         report.unspoken = tuple(sorted(self.voice.tokenizer.unknown(text, manner.language)))
-        offset_s = 0.0
-        for first in range(0, len(planned), at_once):
-            group = planned[first : first + at_once]
-            for number, (one, spoken) in enumerate(
-                zip(group, self._generate(group, first, manner), strict=True), first
-            ):
-                last = number == len(planned) - 1
-                made = self._sound(one, spoken, manner, offset_s, last=last)
-                offset_s += len(made.wave) / self.sample_rate
+        for made in self._parts(planned, manner, streamed):
+            report.elapsed_s = time.perf_counter() - began
+            if made.report is not None:
                 report.pieces.append(made.report)
-                report.elapsed_s = time.perf_counter() - began
-                if report.first_sound_s is None and made.report.seconds:
-                    report.first_sound_s = report.elapsed_s
-                yield made
+            if report.first_sound_s is None and (made.report is None or made.report.seconds):
+                report.first_sound_s = report.elapsed_s
+            yield made
         if report.seconds == 0:
             raise SynthesisError(
                 f"the voice made no sound of {_shown(text)}",
                 hint="train it longer, or try another --seed; myxtts evaluate tells how good it is",
             )
+
+    def _parts(self, planned: list[_Planned], manner: _Manner, streamed: bool) -> Iterator[SpokenPiece]:
+        """One piece after the other; streamed, in parts where the decoder can make parts."""
+        offset_s = 0.0
+        # At another speed, where a sample stands depends on how many there are.
+        local = streamed and isinstance(self._decoder, HiFiGANDecoder) and manner.speed == 1.0
+        at_once = 1 if streamed else PIECES_AT_ONCE
+        for first in range(0, len(planned), at_once):
+            group = planned[first : first + at_once]
+            if local and group[0].ids:
+                for part in self._streamed(group[0], first, manner, offset_s, last=first == len(planned) - 1):
+                    offset_s += len(part.wave) / self.sample_rate
+                    yield part
+                continue
+            for number, (one, spoken) in enumerate(
+                zip(group, self._generate(group, first, manner), strict=True), first
+            ):
+                made = self._sound(one, spoken, manner, offset_s, last=number == len(planned) - 1)
+                offset_s += len(made.wave) / self.sample_rate
+                yield made
 
     def _plan(self, text: str, language: str) -> list[_Planned]:
         tokenizer = self.voice.tokenizer
@@ -199,7 +212,10 @@ class Synthesizer:
         latents_BLD = manner.latents.latents_LD[None]
         with tf.device(self._device):
             if manner.guards is None:
-                found = self._unguarded(latents_BLD, text_BU, lengths_B, seeds, manner.sampling)
+                made_B = self._generator.generate(
+                    latents_BLD, text_BU, lengths_B, sampling=manner.sampling, seeds=seeds
+                )
+                found = [as_it_came(made_B, place) for place in range(len(rows))]
             else:
                 found = generate_guarded(
                     self._generator,
@@ -214,51 +230,74 @@ class Synthesizer:
             made[row] = one
         return made
 
-    def _unguarded(
-        self, latents_BLD: Any, text_BU: np.ndarray, lengths_B: np.ndarray, seeds: list[int], sampling: Sampling
-    ) -> list[Spoken]:
-        made = self._generator.generate(latents_BLD, text_BU, lengths_B, sampling=sampling, seeds=seeds)
-        spoken = []
-        for row, count in enumerate(made.lengths_B):
-            stopped = bool(made.stopped_B[row])
-            spoken.append(
-                Spoken(
-                    codes_N=made.codes_BN[row, :count],
-                    latents_ND=made.latents_BND[row, :count],
-                    spoken_token_N=made.spoken_token_BN[row][:count],
-                    fault=None if stopped else "no stop",
-                    attempts=1,
-                    cut_codes=0,
-                    note=None if stopped else "it did not stop by itself",
-                )
-            )
-        return spoken
+    def _streamed(
+        self, planned: _Planned, number: int, manner: _Manner, offset_s: float, *, last: bool
+    ) -> Iterator[SpokenPiece]:
+        """One piece in parts, while its codes are made."""
+        assert isinstance(self._decoder, HiFiGANDecoder)
+        growing, trim, heard = self._decoder.begin(manner.latents.speaker_V), GrowingTrim(self.sample_rate), 0
+        parts = stream_guarded(
+            self._generator,
+            manner.latents.latents_LD[None],
+            planned.ids,
+            sampling=manner.sampling,
+            seed=piece_seed(manner.seed, number),
+            guards=manner.guards,
+        )
+        while True:
+            with tf.device(self._device):
+                latents_ND, spoken = next(parts)
+                made = growing.add(latents_ND, last=spoken is not None)
+            wave = trim.add(np.nan_to_num(made), last=spoken is not None)
+            heard += len(wave)
+            if spoken is not None:
+                yield self._ended(planned, spoken, manner, offset_s, wave, heard, trim.start, last=last)
+                return
+            if len(wave):
+                yield SpokenPiece(wave)
 
     def _sound(
         self, planned: _Planned, spoken: Spoken | None, manner: _Manner, offset_s: float, *, last: bool
     ) -> SpokenPiece:
-        piece, rate = planned.piece, self.sample_rate
-        silence = pause(Border.CHARACTER if last else piece.border, rate, manner.speed)
         if spoken is None:
-            note = "nothing in it can be spoken" if piece.text.strip() else None
-            return SpokenPiece(silence, (), PieceReport(text=piece.text, note=note))
+            note = "nothing in it can be spoken" if planned.piece.text.strip() else None
+            silence = self._silence(planned.piece, manner, last)
+            return SpokenPiece(silence, (), PieceReport(text=planned.piece.text, note=note))
         wave, start = np.zeros(0, np.float32), 0
         if len(spoken.codes_N):
             with tf.device(self._device):
                 made = self._decoder.decode(spoken.codes_N, spoken.latents_ND, manner.latents.speaker_V, manner.speed)
-            trimmed = trim_silence(np.nan_to_num(made), rate)
-            wave, start = faded(trimmed.wave, rate), trimmed.start
-        seconds = len(wave) / rate
+            trimmed = trim_silence(np.nan_to_num(made), self.sample_rate)
+            wave, start = faded(trimmed.wave, self.sample_rate), trimmed.start
+        return self._ended(planned, spoken, manner, offset_s, wave, len(wave), start, last=last)
+
+    def _ended(
+        self,
+        planned: _Planned,
+        spoken: Spoken,
+        manner: _Manner,
+        offset_s: float,
+        wave: np.ndarray,
+        heard: int,
+        start: int,
+        *,
+        last: bool,
+    ) -> SpokenPiece:
+        """A piece, or its last part: `heard` samples of it in all, behind `start` that were cut off its front."""
+        seconds = heard / self.sample_rate
         report = PieceReport(
-            text=piece.text,
+            text=planned.piece.text,
             seconds=seconds,
             attempts=spoken.attempts,
             fault=spoken.fault if seconds else (spoken.fault or "short"),
             cut_seconds=round(spoken.cut_codes * CODE_SECONDS, 3),
             note=spoken.note if seconds else f"no sound came out in {spoken.attempts} attempts",
         )
-        words = self._words(planned, spoken, manner, offset_s, offset_s - start / rate, seconds)
-        return SpokenPiece(np.concatenate([wave, silence]), words, report)
+        words = self._words(planned, spoken, manner, offset_s, offset_s - start / self.sample_rate, seconds)
+        return SpokenPiece(np.concatenate([wave, self._silence(planned.piece, manner, last)]), words, report)
+
+    def _silence(self, piece: Piece, manner: _Manner, last: bool) -> np.ndarray:
+        return pause(Border.CHARACTER if last else piece.border, self.sample_rate, manner.speed)
 
     def _words(
         self, planned: _Planned, spoken: Spoken, manner: _Manner, begin_s: float, zero_s: float, seconds: float

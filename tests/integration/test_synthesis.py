@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +160,86 @@ def test_a_voice_with_a_decoder_speaks_at_24_khz(tmp_path: Path) -> None:
     assert speech.sample_rate == 24000
     assert {word.source for word in speech.words} == {"estimated"}
     assert synthesizer.codec is None
+
+
+@pytest.fixture(scope="module")
+def decoding_voice(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
+    parts = ["conditioning", "gpt", "speaker_encoder", "hifigan"]
+    return Synthesizer(make_voice(tmp_path_factory.mktemp("decoding"), parts))
+
+
+VARIED = Sampling(temperature=1.0, top_p=1.0, top_k=0)
+"""Random weights repeat themselves otherwise."""
+
+
+def test_a_stream_hands_out_sound_before_the_last_code_is_made(
+    decoding_voice: Synthesizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = count_codes(decoding_voice, monkeypatch)
+    codes_at_each_part = [sum(made) for _ in decoding_voice.stream("Hello there.", guards=None, sampling=VARIED)]
+
+    assert codes_at_each_part[0] == 20
+    assert codes_at_each_part[-1] == sum(made) == 50
+
+
+@pytest.mark.parametrize("guards", [None, GuardConfig(retries=0, codes_per_token=100)])
+def test_a_stream_in_parts_has_the_samples_of_the_whole(
+    decoding_voice: Synthesizer, guards: GuardConfig | None
+) -> None:
+    text = "Hello there, hello. And again hello there."
+    whole = decoding_voice.speak(text, guards=guards, sampling=VARIED)
+    report = SpeechReport()
+    parts = list(decoding_voice.stream(text, report, guards=guards, sampling=VARIED))
+    streamed = np.concatenate([part.wave for part in parts])
+
+    assert len(parts) > len(report.pieces) == 2
+    assert len(streamed) == len(whole.wave)
+    # Sums of another length are rounded differently.
+    np.testing.assert_allclose(streamed, whole.wave, atol=2e-6)
+    assert tuple(word for part in parts for word in part.words) == whole.words
+    assert [piece.seconds for piece in report.pieces] == [piece.seconds for piece in whole.report.pieces]
+
+
+def test_a_fault_is_tried_again_while_nothing_was_heard_and_cut_afterwards(decoding_voice: Synthesizer) -> None:
+    def report_with(**limits: float) -> SpeechReport:
+        report = SpeechReport()
+        guards = GuardConfig(retries=1, spare_codes=0, **limits)
+        list(decoding_voice.stream("Hello there.", report, guards=guards, sampling=VARIED))
+        return report
+
+    [silent] = report_with(codes_per_token=1.2).pieces
+    [heard] = report_with(codes_per_token=4.0).pieces
+
+    assert (silent.fault, silent.attempts) == ("no stop", 2)
+    assert (heard.fault, heard.attempts) == ("no stop", 1)
+    assert "too late to try again" in str(heard.note)
+
+
+def test_a_loop_is_not_heard_in_a_stream(decoding_voice: Synthesizer) -> None:
+    bias = decoding_voice.voice.parts.gpt.audio_head.bias
+    usual = bias.numpy()
+    bias.assign(np.where(np.arange(len(usual)) == 7, 100.0, usual))
+    report = SpeechReport()
+    parts = list(decoding_voice.stream("Hello there.", report))
+    bias.assign(usual)
+
+    assert (report.pieces[0].fault, report.pieces[0].attempts) == ("loop", 3)
+    assert report.pieces[0].cut_seconds > 1
+    assert len(parts) == 1
+
+
+def count_codes(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Codes of each chunk, written down when the generator has made it."""
+    made: list[int] = []
+    original = synthesizer._generator.stream
+
+    def watched(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for chunk in original(*arguments, **options):
+            made.append(int(chunk.lengths_B[0]))
+            yield chunk
+
+    monkeypatch.setattr(synthesizer._generator, "stream", watched)
+    return made
 
 
 def test_only_a_voice_without_alignments_has_a_penalty_on_repetition(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from myxtts.errors import SynthesisError
-from myxtts.synthesis.joining import faded, pause, trim_silence
+from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
 from myxtts.synthesis.references import (
     Speaker,
     VoiceLatents,
@@ -52,6 +52,26 @@ def test_silence_is_cut_off_both_ends_but_for_a_margin() -> None:
 def test_a_silent_wave_becomes_empty_and_an_empty_one_stays_so() -> None:
     assert len(trim_silence(np.full(5000, 1e-5, np.float32), RATE).wave) == 0
     assert len(trim_silence(np.zeros(0, np.float32), RATE).wave) == 0
+
+
+@pytest.mark.parametrize("part", [300, 5_000, 30_000, 10**6])
+def test_a_wave_that_comes_in_parts_is_trimmed_and_faded_as_the_whole(part: int) -> None:
+    quiet = np.zeros(RATE, np.float32)
+    wave = np.concatenate([quiet, tone(1.0), quiet, tone(0.5), quiet])
+    trim = GrowingTrim(RATE)
+
+    parts = [trim.add(wave[at : at + part], last=at + part >= len(wave)) for at in range(0, len(wave), part)]
+
+    whole = trim_silence(wave, RATE)
+    assert np.array_equal(np.concatenate(parts), faded(whole.wave, RATE))
+    assert trim.start == whole.start
+    assert part > len(wave) or sum(len(one) > 0 for one in parts) > 1
+
+
+def test_silence_in_parts_stays_unheard() -> None:
+    trim = GrowingTrim(RATE)
+
+    assert [len(trim.add(np.zeros(3000, np.float32), last=last)) for last in (False, False, True)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("samples", [0, 1, 2, 50, 22050])
