@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.errors import ConfigError
+from myxtts.models.attention import attention_probabilities
 from myxtts.models.gpt import GPT, AlignmentHeads, Block
 from myxtts.models.layers import MASKED, gelu_tanh, length_mask
 from myxtts.models.sampling import Sampling, SamplingTensors, draw, penalise, random_numbers
@@ -202,10 +203,11 @@ class Generator:
         bias = gpt.attention_bias(latents_BLD.shape[1], text_mask_BU, 1, x_BPD.dtype)
         keys, values, looked = [], [], []
         for layer, block in enumerate(gpt.blocks):
-            x_BPD, probabilities, key, value = block(x_BPD, bias, None, site=0)
+            x_BPD, query, key, value = block(x_BPD, [bias], None, site=0)
             keys.append(key)
             values.append(value)
-            looked += [probabilities[:, head, -1] for at, head in self.heads if at == layer]
+            for head in (head for at, head in self.heads if at == layer):
+                looked.append(attention_probabilities(query[:, head, -1:], key[:, head], bias[:, 0, -1:])[:, 0])
         text = tf.shape(text_BU)[1]
         return State(
             step=tf.zeros([], tf.int32),
