@@ -23,7 +23,7 @@ from myxtts.models.layers import (
     Linear,
     Part,
     dropout,
-    gelu_tanh,
+    gelu_linear,
     length_mask,
     merge_heads,
 )
@@ -78,7 +78,7 @@ class Block(Part):
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]), 3)
         found = merge_heads(attend_causally(query, key, value, windows_B1QK, Dropout(self.rate, seed, site)))
         x_BSD = x_BSD + dropout(self.attention_out(found), self.rate, seed, site + 1)
-        fed = self.down(gelu_tanh(self.up(self.feed_norm(x_BSD))))
+        fed = gelu_linear(self.up(self.feed_norm(x_BSD)), self.down.kernel, self.down.bias)
         x_BSD = x_BSD + dropout(fed, self.rate, seed, site + 2)
         return BlockOutput(x_BSD, query, key, value)
 

@@ -84,7 +84,7 @@ class Linear(Part):
 
 def linear(x: tf.Tensor, kernel: Any, bias: Any | None) -> tf.Tensor:
     """One matrix product over all leading axes at once, and a fusable bias."""
-    awkward = is_awkward(kernel)
+    padding = gradient_padding(kernel)
     kernel = tf.convert_to_tensor(kernel)
     if x.shape.rank == 2:
         y = tf.matmul(x, kernel)
@@ -92,15 +92,15 @@ def linear(x: tf.Tensor, kernel: Any, bias: Any | None) -> tf.Tensor:
         return y if bias is None else tf.add_n([y, tf.broadcast_to(tf.convert_to_tensor(bias), tf.shape(y))])
     x_ND = tf.reshape(x, [-1, kernel.shape[0]])
     weights = (kernel,) if bias is None else (kernel, tf.convert_to_tensor(bias))
-    y = _awkward_product(x_ND, *weights) if awkward else _product(x_ND, *weights)
+    y = _padded_product(x_ND, *weights) if padding else _product(x_ND, *weights)
     return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0))
 
 
-def is_awkward(kernel: Any) -> bool:
+def gradient_padding(kernel: Any) -> bool:
     """True where a side of the kernel is a multiple of 1024 and it lies on a CPU.
 
     The gradient of such a kernel is a sum over thousands of positions into rows 4096 bytes apart, which a CPU's caches
-    confuse: it runs at half the speed of its neighbours (40 instead of 75 GFLOP/s).
+    take for one another: it runs at half the speed of its neighbours (40 instead of 75 GFLOP/s).
     """
     device = str(getattr(getattr(kernel, "value", kernel), "device", ""))
     return "CPU" in device.upper() and any(side % 1024 == 0 for side in kernel.shape)
@@ -112,21 +112,21 @@ def _product(x_ND: tf.Tensor, kernel_DE: tf.Tensor, bias_E: tf.Tensor | None = N
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
-def _awkward_product(x_ND: tf.Tensor, kernel_DE: tf.Tensor, *bias_E: tf.Tensor) -> Any:
-    """The same with 16 columns more in the product that is the kernel's gradient."""
-
+def _padded_product(x_ND: tf.Tensor, kernel_DE: tf.Tensor, *bias_E: tf.Tensor) -> Any:
     def gradient(d_y_NE: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        # Without this TensorFlow pads x while it goes forward, and remembers the copy.
         with tf.control_dependencies([d_y_NE]):
-            padded = tf.matmul(_off_1024(x_ND), _off_1024(d_y_NE), transpose_a=True)
-        d_kernel = padded[: kernel_DE.shape[0], : kernel_DE.shape[1]]
+            d_kernel = _padded_kernel_gradient(x_ND, d_y_NE)
         d_bias = [tf.raw_ops.BiasAddGrad(out_backprop=d_y_NE)] if bias_E else []
         return tf.matmul(d_y_NE, kernel_DE, transpose_b=True), d_kernel, *d_bias
 
     return _product(x_ND, kernel_DE, *bias_E), gradient
 
 
-def _off_1024(x_ND: tf.Tensor) -> tf.Tensor:
-    return tf.pad(x_ND, [[0, 0], [0, 16]]) if x_ND.shape[1] % 1024 == 0 else x_ND
+def _padded_kernel_gradient(x_ND: tf.Tensor, d_y_NE: tf.Tensor) -> tf.Tensor:
+    """x^T dy with 16 more columns where 1024 of them would lie in a row."""
+    padded = (tf.pad(x, [[0, 0], [0, 0 if x.shape[1] % 1024 else 16]]) for x in (x_ND, d_y_NE))
+    return tf.matmul(*padded, transpose_a=True)[: x_ND.shape[1], : d_y_NE.shape[1]]
 
 
 class Embedding(Part):
@@ -158,9 +158,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float =
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def normalise(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
-        centred = x - tf.reduce_mean(x, -1, keepdims=True)
-        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
-        unit = centred * inverse
+        unit, inverse = _unit(x, epsilon)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             axes = list(range(x.shape.rank - 1))
@@ -174,6 +172,18 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float =
         return unit * gamma + beta, gradient
 
     return normalise(x, gamma, beta)
+
+
+def normalised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float = 1e-5) -> tf.Tensor:
+    """`layer_norm` where no gradient is wanted: its frame costs a few operations, which count for a single row."""
+    return _unit(x, epsilon)[0] * gamma + beta
+
+
+def _unit(x: tf.Tensor, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """x with mean 0 and variance 1 along its last axis, and what it was multiplied by."""
+    centred = x - tf.reduce_mean(x, -1, keepdims=True)
+    inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
+    return centred * inverse, inverse
 
 
 class GroupNorm(Part):
@@ -257,20 +267,49 @@ _GELU_CUBE = 0.044715
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def gelu_tanh(x: tf.Tensor) -> Any:
-    """GPT-2's GELU, written with a sigmoid: 0.5 (1 + tanh u) = sigmoid 2u, which saves passes over memory.
+    """GPT-2's GELU, written with a sigmoid: 0.5 (1 + tanh u) = sigmoid 2u, which saves passes over memory."""
+    gate = _gelu_gate(x)
+    return x * gate, lambda upstream: _gelu_gradient(x, gate, upstream)
 
-    The gate is made again for the gradient: kept, it would be a tenth of what a training step remembers.
-    """
 
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        # Without this TensorFlow makes gate and slope while it goes forward, since only x is needed for them.
-        with tf.control_dependencies([upstream]):
-            square = tf.square(x)
-            gate = tf.sigmoid(x * (_GELU_SLOPE + (_GELU_SLOPE * _GELU_CUBE) * square))
-            slope = _GELU_SLOPE + (3.0 * _GELU_SLOPE * _GELU_CUBE) * square
-            return upstream * gate * (1.0 + x * (1.0 - gate) * slope)
+def gelu_forward(x: tf.Tensor) -> tf.Tensor:
+    """`gelu_tanh` where no gradient is wanted."""
+    return x * _gelu_gate(x)
 
-    return x * tf.sigmoid(x * (_GELU_SLOPE + (_GELU_SLOPE * _GELU_CUBE) * tf.square(x))), gradient
+
+def gelu_linear(x: tf.Tensor, kernel: Any, bias: Any) -> tf.Tensor:
+    """`linear` of `gelu_tanh`, which remembers x alone: the rest is made again, a fifth of a block's memory."""
+    padding = gradient_padding(kernel)
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def product(x_ND: tf.Tensor, kernel_DE: tf.Tensor, bias_E: tf.Tensor) -> Any:
+        def gradient(d_y_NE: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            # Without this TensorFlow makes the gate again while it goes forward.
+            with tf.control_dependencies([d_y_NE]):
+                gate = _gelu_gate(x_ND)
+                active_ND = x_ND * gate
+                d_kernel = (
+                    _padded_kernel_gradient(active_ND, d_y_NE)
+                    if padding
+                    else tf.matmul(active_ND, d_y_NE, transpose_a=True)
+                )
+                d_active = tf.matmul(d_y_NE, kernel_DE, transpose_b=True)
+                return _gelu_gradient(x_ND, gate, d_active), d_kernel, tf.raw_ops.BiasAddGrad(out_backprop=d_y_NE)
+
+        return _product(x_ND * _gelu_gate(x_ND), kernel_DE, bias_E), gradient
+
+    kernel = tf.convert_to_tensor(kernel)
+    y = product(tf.reshape(x, [-1, kernel.shape[0]]), kernel, tf.convert_to_tensor(bias))
+    return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [kernel.shape[1]]], 0))
+
+
+def _gelu_gate(x: tf.Tensor) -> tf.Tensor:
+    return tf.sigmoid(x * (_GELU_SLOPE + (_GELU_SLOPE * _GELU_CUBE) * tf.square(x)))
+
+
+def _gelu_gradient(x: tf.Tensor, gate: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    slope = _GELU_SLOPE + (3.0 * _GELU_SLOPE * _GELU_CUBE) * tf.square(x)
+    return upstream * gate * (1.0 + x * (1.0 - gate) * slope)
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: int) -> tf.Tensor:
