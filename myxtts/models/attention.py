@@ -6,6 +6,7 @@ dropout left of them as a copy. Sizes in names: B batch, H heads, Q queries, K k
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ def causal_windows(bias_B1SS: tf.Tensor) -> list[tf.Tensor]:
     """The parts of a bias that forbids every later key: [B, 1, Q, K] for Q queries and the K keys up to the last."""
     size = tf.shape(bias_B1SS)[2]
     edges = [size * number // CAUSAL_WINDOWS for number in range(CAUSAL_WINDOWS + 1)]
-    return [bias_B1SS[:, :, first:last, :last] for first, last in zip(edges[:-1], edges[1:], strict=True)]
+    return [bias_B1SS[:, :, first:last, :last] for first, last in itertools.pairwise(edges)]
 
 
 def attend(query_BHQd: tf.Tensor, key_BHKd: tf.Tensor, value_BHKd: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
