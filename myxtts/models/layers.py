@@ -210,7 +210,7 @@ def group_norm(
     groups: int,
     epsilon: float = 1e-5,
 ) -> tf.Tensor:
-    """`GroupNorm` with its gradient written out; sums over time come first and leave few numbers to sum over channels."""
+    """`GroupNorm` with its gradient written out; sums over time come first and leave little to sum over channels."""
 
     def counted(x: tf.Tensor) -> tf.Tensor:
         return x if weight_BT1 is None else x * weight_BT1
