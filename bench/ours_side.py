@@ -1,5 +1,6 @@
 """Our side of `bench.model`: one measurement in a process of its own, printed as one JSON object."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse
@@ -11,7 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+
+from myxtts.runtime.backend import import_tensorflow
+
+tf = import_tensorflow()  # first, as every command does: Keras would load scikit-learn, which came with librosa
 
 from myxtts.config.model import ModelConfig
 from myxtts.models.conditioning import Conditioning
@@ -73,7 +77,7 @@ def train(config: ModelConfig, arguments: argparse.Namespace) -> float:
     batch += (integers(config.audio_codes, CLIPS, CODES), tf.fill([CLIPS], CODES))
     mel = normal(CLIPS, MEL_FRAMES, 80)
 
-    @tf.function
+    @tf.function(autograph=False)  # as the trainer does
     def step(seed: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             losses = gpt_losses(gpt, gpt(conditioner(mel), *batch, seed=seed), *batch)

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
+from myxtts.models.attention import attend
 from myxtts.models.layers import (
     MASKED,
     GroupNorm,
@@ -105,11 +106,3 @@ class Conditioning(Part):
 def key_bias(mask_BT: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor | None:
     """0 for keys that count and a large negative number for others, ready to be added to scores."""
     return None if mask_BT is None else tf.where(mask_BT, 0.0, tf.cast(MASKED, dtype))[:, None, None, :]
-
-
-def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
-    """softmax(q k / sqrt d + bias) v, each [B, H, T, d]."""
-    scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True)
-    if bias is not None:
-        scores += bias
-    return tf.matmul(tf.nn.softmax(scores), value)

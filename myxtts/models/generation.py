@@ -15,8 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.errors import ConfigError
-from myxtts.models.gpt import GPT, AlignmentHeads, Block
-from myxtts.models.layers import MASKED, gelu_tanh, length_mask
+from myxtts.models.attention import attention_probabilities
+from myxtts.models.decoding import StepWeights, block_step, place_of, predict, read_weights
+from myxtts.models.gpt import GPT, AlignmentHeads
+from myxtts.models.layers import MASKED, length_mask, normalised
 from myxtts.models.sampling import Sampling, SamplingTensors, draw, penalise, random_numbers
 
 GROWTH = 64
@@ -146,7 +148,7 @@ class Generator:
         request = Request(
             text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
             text_width=tf.constant(text_BU.shape[1]),
-            uniform_BN=random_numbers(tf.constant(_per_row("seeds", seeds, batch)), limit + 1),
+            uniform_BN=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
             min_codes_B=tf.constant(_per_row("min_codes", min_codes, batch)),
             max_codes_B=tf.constant(most),
             sampling=(sampling or Sampling()).tensors(limit + 2),
@@ -202,10 +204,11 @@ class Generator:
         bias = gpt.attention_bias(latents_BLD.shape[1], text_mask_BU, 1, x_BPD.dtype)
         keys, values, looked = [], [], []
         for layer, block in enumerate(gpt.blocks):
-            x_BPD, probabilities, key, value = block(x_BPD, bias, None, site=0)
+            x_BPD, query, key, value = block(x_BPD, [bias], None, site=0)
             keys.append(key)
             values.append(value)
-            looked += [probabilities[:, head, -1] for at, head in self.heads if at == layer]
+            for head in (head for at, head in self.heads if at == layer):
+                looked.append(attention_probabilities(query[:, head, -1:], key[:, head], bias[:, 0, -1:])[:, 0])
         text = tf.shape(text_BU)[1]
         return State(
             step=tf.zeros([], tf.int32),
@@ -226,16 +229,19 @@ class Generator:
         """Steps until `until` or until every row is finished; the record starts at step `first`."""
         offset = tf.shape(state.bias_BC)[1] - state.step
         state = _grown(state, until - state.step)
+        # Outside the loop: inside, every weight would be looked up again for every code.
+        weights = read_weights(self.gpt)
 
         def step(state: State, record: Record) -> tuple[State, Record]:
-            code_B = self._choose(state, request)
+            code_B = self._choose(state, request, weights)
             at = state.step - first
             record = Record(
                 record.codes.write(at, code_B),
                 record.latents.write(at, state.hidden_BD),
                 record.spoken.write(at, state.spoken_B),
             )
-            return self._feed(self._mark(state, code_B, request), code_B, state.step + offset, request), record
+            marked = self._mark(state, code_B, request)
+            return self._feed(marked, code_B, state.step + offset, request, weights), record
 
         state, record = tf.while_loop(
             lambda state, record: (state.step < until) & ~tf.reduce_all(state.finished_B),
@@ -245,9 +251,9 @@ class Generator:
         )
         return state, record
 
-    def _choose(self, state: State, request: Request) -> tf.Tensor:
+    def _choose(self, state: State, request: Request, weights: StepWeights) -> tf.Tensor:
         gpt = self.gpt
-        logits_BV = tf.cast(gpt.audio_head(state.hidden_BD), tf.float32)
+        logits_BV = predict(state.hidden_BD, weights)
         logits_BV = penalise(logits_BV, state.seen_BV, request.sampling.penalty)
         early_B1 = (state.step < request.min_codes_B)[:, None]
         column_V = tf.range(gpt.config.audio_codes + 2)
@@ -268,48 +274,33 @@ class Generator:
             seen_BV=state.seen_BV | tf.one_hot(code_B, self.gpt.config.audio_codes + 2, True, False, dtype=tf.bool),
         )
 
-    def _feed(self, state: State, code_B: tf.Tensor, position: tf.Tensor, request: Request) -> State:
+    def _feed(
+        self, state: State, code_B: tf.Tensor, position: tf.Tensor, request: Request, weights: StepWeights
+    ) -> State:
         """Run the blocks on one new code per row, writing its keys and values at `position` of the cache."""
         gpt = self.gpt
         batch = tf.shape(code_B)[0]
-        position_D = tf.gather(tf.convert_to_tensor(gpt.audio_position.table), state.step)
-        x_BD = gpt.audio_embedding(code_B) + position_D
+        x_BD = tf.gather(weights.embedding, code_B) + tf.gather(weights.position, state.step)
         capacity = tf.shape(state.bias_BC)[1]
         bias_BC = tf.where(tf.range(capacity) == position, 0.0, state.bias_BC)
+        blocked_B11C = -bias_BC[:, None, None]
         heads = gpt.config.gpt_heads
-        place = _place(batch, heads, capacity, gpt.config.gpt_width // heads, position)
+        place = place_of(batch, heads, capacity, gpt.config.gpt_width // heads, position)
         keys, values, looked = [], [], []
-        for layer, block in enumerate(gpt.blocks):
-            x_BD, key, value, probabilities = _block_step(
-                block, x_BD, state.keys[layer], state.values[layer], place, bias_BC
+        for layer, block in enumerate(weights.blocks):
+            x_BD, key, value, probabilities = block_step(
+                block, x_BD, state.keys[layer], state.values[layer], place, blocked_B11C
             )
             keys.append(key)
             values.append(value)
             looked += [probabilities[:, head, 0] for at, head in self.heads if at == layer]
         return state._replace(
-            hidden_BD=gpt.head_norm(gpt.last_norm(x_BD)),
+            hidden_BD=normalised(normalised(x_BD, *weights.last_norm), *weights.head_norm),
             spoken_B=_spoken_token(looked, gpt.config.conditioning_latents, request.text_width, batch),
             bias_BC=bias_BC,
             keys=tuple(keys),
             values=tuple(values),
         )
-
-
-def _block_step(
-    block: Block, x_BD: tf.Tensor, keys_BHCd: tf.Tensor, values_BHCd: tf.Tensor, place: Place, bias_BC: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """`Block.call` for one position, on the cache."""
-    width = x_BD.shape[-1] // block.heads
-    qkv = tf.reshape(block.qkv(block.attention_norm(x_BD)), [-1, 3, block.heads, width])
-    query, key, value = tf.unstack(qkv, 3, axis=1)
-    keys_BHCd = _written(keys_BHCd, place, key)
-    values_BHCd = _written(values_BHCd, place, value)
-    scores = tf.matmul(query[:, :, None] * width**-0.5, keys_BHCd, transpose_b=True) + bias_BC[:, None, None]
-    probabilities = tf.nn.softmax(scores)
-    found_BD = tf.reshape(tf.matmul(probabilities, values_BHCd), [-1, x_BD.shape[-1]])
-    x_BD = x_BD + block.attention_out(found_BD)
-    x_BD = x_BD + block.down(gelu_tanh(block.up(block.feed_norm(x_BD))))
-    return x_BD, keys_BHCd, values_BHCd, probabilities
 
 
 def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
@@ -318,31 +309,6 @@ def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, bat
         return tf.zeros([batch, 0], tf.int32)
     over_text = [one[:, latents + 1 : latents + 2 + text] for one in looked_BC]
     return tf.argmax(tf.add_n(over_text), -1, tf.int32)[:, None]
-
-
-class Place(NamedTuple):
-    """Where a step writes in the cache, worked out once for all layers."""
-
-    rows: tf.Tensor
-    """Rows of one position, for every batch row and head, in a cache seen as [B * H * C, d]."""
-    cache_shape: tf.Tensor
-
-
-def _place(batch: tf.Tensor, heads: int, capacity: tf.Tensor, width: int, position: tf.Tensor) -> Place:
-    return Place(tf.range(batch * heads) * capacity + position, tf.stack([batch, heads, capacity, width]))
-
-
-def _written(cache_BHCd: tf.Tensor, place: Place, new_BHd: tf.Tensor) -> tf.Tensor:
-    """The same buffer with one position changed: TensorFlow's scatter would copy the cache at every step.
-
-    Safe because nothing else holds the buffer: `_grown` made it, and what reads it comes before the next write.
-    """
-    width = cache_BHCd.shape[-1]
-    flat = tf.reshape(cache_BHCd, [-1, width])
-    flat = tf.raw_ops.InplaceUpdate(x=flat, i=place.rows, v=tf.reshape(new_BHd, [-1, width]))
-    written = tf.reshape(flat, place.cache_shape)
-    written.set_shape([None, cache_BHCd.shape[1], None, width])
-    return written
 
 
 def _grown(state: State, by: tf.Tensor) -> State:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
 from myxtts.errors import DataError
+from myxtts.models.attention import Dropout, attend_causally, attention_probabilities, causal_windows
 from myxtts.models.layers import (
     MASKED,
     Embedding,
@@ -22,7 +23,7 @@ from myxtts.models.layers import (
     Linear,
     Part,
     dropout,
-    gelu_tanh,
+    gelu_linear,
     length_mask,
     merge_heads,
 )
@@ -48,7 +49,7 @@ class GPTOutput(NamedTuple):
 
 class BlockOutput(NamedTuple):
     x_BSD: tf.Tensor
-    probabilities_BHSS: tf.Tensor
+    query_BHSd: tf.Tensor
     key_BHSd: tf.Tensor
     value_BHSd: tf.Tensor
 
@@ -68,18 +69,18 @@ class Block(Part):
         self.up = Linear(width, 4 * width, name="up")
         self.down = Linear(4 * width, width, std=residual_std, name="down")
 
-    def call(self, x_BSD: tf.Tensor, bias_B1SS: tf.Tensor, seed: tf.Tensor | None, *, site: int) -> BlockOutput:
+    def call(
+        self, x_BSD: tf.Tensor, windows_B1QK: Sequence[tf.Tensor], seed: tf.Tensor | None, *, site: int
+    ) -> BlockOutput:
         shape = tf.shape(x_BSD)
         width = x_BSD.shape[-1] // self.heads
         qkv = tf.reshape(self.qkv(self.attention_norm(x_BSD)), [shape[0], shape[1], 3, self.heads, width])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]), 3)
-        scores = tf.matmul(query, key, transpose_b=True) * width**-0.5 + bias_B1SS
-        probabilities = tf.nn.softmax(scores)
-        found = merge_heads(tf.matmul(dropout(probabilities, self.rate, seed, site), value))
+        found = merge_heads(attend_causally(query, key, value, windows_B1QK, Dropout(self.rate, seed, site)))
         x_BSD = x_BSD + dropout(self.attention_out(found), self.rate, seed, site + 1)
-        fed = self.down(gelu_tanh(self.up(self.feed_norm(x_BSD))))
+        fed = gelu_linear(self.up(self.feed_norm(x_BSD)), self.down.kernel, self.down.bias)
         x_BSD = x_BSD + dropout(fed, self.rate, seed, site + 2)
-        return BlockOutput(x_BSD, probabilities, key, value)
+        return BlockOutput(x_BSD, query, key, value)
 
 
 class GPT(Part):
@@ -126,16 +127,20 @@ class GPT(Part):
         x_BSD = tf.concat([latents_BLD, self.embed_text(text_in), self.embed_audio(audio_in)], 1)
         x_BSD = dropout(x_BSD, self.config.dropout, seed, 0)
         bias_B1SS = self.attention_bias(starts[0], text_mask_BU, tf.shape(audio_in)[1], x_BSD.dtype)
+        windows_B1QK = causal_windows(bias_B1SS)
         text_from, audio_from = starts[0], starts[0] + starts[1]
         seen: dict[tuple[int, int], tf.Tensor] = {}
         pairs = [(int(layer), int(head)) for layer, head in alignment_heads]
         for layer, block in enumerate(self.blocks):
-            x_BSD, probabilities, _, _ = block(x_BSD, bias_B1SS, seed, site=1 + 3 * layer)
+            x_BSD, query, key, _ = block(x_BSD, windows_B1QK, seed, site=1 + 3 * layer)
             for at, head in pairs:
                 if at == layer:
-                    seen[at, head] = probabilities[:, head, audio_from:, text_from:audio_from]
-        x_BSD = self.last_norm(x_BSD[:, text_from:])
-        text_BUD, audio_BTD = self.head_norm(x_BSD[:, : starts[1]]), self.head_norm(x_BSD[:, starts[1] :])
+                    looked = attention_probabilities(
+                        query[:, head, audio_from:], key[:, head], bias_B1SS[:, 0, audio_from:]
+                    )
+                    seen[at, head] = looked[:, :, text_from:audio_from]
+        _, text_BUD, audio_BTD = tf.split(x_BSD, [starts[0], starts[1], tf.shape(audio_in)[1]], 1)
+        text_BUD, audio_BTD = (self.head_norm(self.last_norm(x)) for x in (text_BUD, audio_BTD))
         return GPTOutput(
             text_logits_BUV=self.text_head(text_BUD),
             audio_logits_BTV=self.audio_head(audio_BTD),
@@ -230,10 +235,27 @@ def _cross_entropy(
     targets_BT = tf.where(place < lengths_B, tokens_BT, stop)
     weight_BT = tf.cast(place < lengths_B + stops, tf.float32)
     logits_BTV = tf.cast(logits_BTV, tf.float32)
-    loss_BT = tf.nn.sparse_softmax_cross_entropy_with_logits(targets_BT, logits_BTV)
+    loss_BT = token_losses(logits_BTV, targets_BT)
     right_BT = tf.cast(tf.equal(tf.argmax(logits_BTV, -1, tf.int32), targets_BT), tf.float32)
     count = tf.reduce_sum(weight_BT)
     return tf.reduce_sum(loss_BT * weight_BT) / count, tf.reduce_sum(right_BT * weight_BT) / count
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def token_losses(logits_BTV: tf.Tensor, targets_BT: tf.Tensor) -> Any:
+    """Cross-entropy of each position; only the probabilities are kept for the gradient, which is made of them."""
+    probabilities_BTV = tf.nn.softmax(logits_BTV)
+    # log sum exp from the likeliest token, whose probability cannot vanish.
+    behind_BT = tf.reduce_max(logits_BTV, -1) - tf.gather(logits_BTV, targets_BT, batch_dims=2)
+    loss_BT = behind_BT - tf.math.log(tf.reduce_max(probabilities_BTV, -1))
+
+    def gradient(upstream_BT: tf.Tensor) -> tuple[tf.Tensor, None]:
+        shape = tf.shape(targets_BT)
+        rows, columns = tf.meshgrid(tf.range(shape[0]), tf.range(shape[1]), indexing="ij")
+        at_target = tf.stack([rows, columns, targets_BT], -1)
+        return tf.tensor_scatter_nd_sub(probabilities_BTV * upstream_BT[..., None], at_target, upstream_BT), None
+
+    return loss_BT, gradient
 
 
 def alignment_loss(

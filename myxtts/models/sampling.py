@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from myxtts.config.checks import at_least, in_range
@@ -60,12 +61,9 @@ class SamplingTensors(NamedTuple):
     penalty: tf.Tensor
 
 
-def random_numbers(seeds_B: tf.Tensor, count: int) -> tf.Tensor:
+def random_numbers(seeds_B: np.ndarray, count: int) -> tf.Tensor:
     """[B, count] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
-    seeds_B = tf.cast(seeds_B, tf.int32)
-    return tf.map_fn(
-        lambda seed: tf.random.stateless_uniform([count], tf.stack([seed, 0])), seeds_B, fn_output_signature=tf.float32
-    )
+    return tf.stack([tf.random.stateless_uniform([count], [seed, 0]) for seed in seeds_B.tolist()])
 
 
 def penalise(logits_BV: tf.Tensor, seen_BV: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:

@@ -87,7 +87,9 @@ def _update_one(
     target: Any, moment: Any, square: Any, gradient: Any, *average: Any, adam: dict[str, Any], lost: Any
 ) -> None:
     if lost is not None:
-        target.assign_sub(target * lost)
+        # Not before the gradient is there: TensorFlow would make all these products first and hold them.
+        with tf.control_dependencies([gradient]):
+            target.assign_sub(target * lost)
     tf.raw_ops.ResourceApplyAdam(var=target.handle, m=moment.handle, v=square.handle, grad=gradient, **adam)
     if average:
         kept, fresh = average
