@@ -1,27 +1,30 @@
 """A prepared corpus on disk: the index of lengths, the shards, and what was found while preparing.
 
-The folder is complete when `manifest.json` is there, which is written last. The index is memory-mapped: 13 bytes a clip
-and nothing else grows with the corpus, so a million clips open as fast as a thousand.
+The folder is complete when `manifest.json` is there, which is written last. The index is read whole, 13 bytes a clip, and
+nothing else grows with the corpus. It is not memory-mapped: a file that is cut while it is mapped kills the process.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.data.records import ClipRecord, decode_arrays, decode_record
+from myxtts.data.records import ClipRecord, DamagedRecordError, decode_arrays, decode_record
 from myxtts.data.shards import ShardReader
 from myxtts.errors import DataError
 
 if TYPE_CHECKING:
     from myxtts.text.tokenizer import Tokenizer
+
+Decoded = TypeVar("Decoded")
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -49,7 +52,7 @@ def _held_place(row: int, every: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClipIndex:
-    """One value a clip, memory-mapped; speakers and languages are positions in the corpus's lists."""
+    """One value a clip, read-only; speakers and languages are positions in the corpus's lists."""
 
     wave_samples: NDArray[np.uint32]
     text_tokens: NDArray[np.uint32]
@@ -92,11 +95,11 @@ class PreparedCorpus:
         return report
 
     def read(self, clip: int) -> ClipRecord:
-        return decode_record(self._bytes(clip))
+        return self._decoded(clip, decode_record)
 
     def read_arrays(self, clip: int) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
         """Samples and token ids of a clip, as read-only views."""
-        return decode_arrays(self._bytes(clip))
+        return self._decoded(clip, decode_arrays)
 
     def split(self, holdout_every: int = HOLDOUT_EVERY) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Clips to train on and clips held out: one of every `holdout_every`, one at least of two clips."""
@@ -109,11 +112,15 @@ class PreparedCorpus:
             held[-1] = True
         return clips[~held], clips[held]
 
-    def _bytes(self, clip: int) -> bytes:
+    def _decoded(self, clip: int, decode: Callable[[bytes], Decoded]) -> Decoded:
         if not 0 <= clip < len(self):
             raise DataError(f"clip {clip} of {len(self)} was asked for", hint=f"clips are 0 to {len(self) - 1}")
         shard = int(np.searchsorted(self._shard_starts, clip, side="right")) - 1
-        return self._shards.read(shard, int(clip - self._shard_starts[shard]))
+        position = int(clip - self._shard_starts[shard])
+        try:
+            return decode(self._shards.read(shard, position))
+        except DamagedRecordError as error:
+            raise self._shards.damaged(shard, position, str(error)) from error
 
 
 def open_prepared(path: str | Path) -> PreparedCorpus:
@@ -152,10 +159,10 @@ def write_index(folder: Path, columns: dict[str, NDArray[Any]]) -> dict[str, int
 def _open_column(folder: Path, name: str, manifest: dict[str, Any]) -> NDArray[Any]:
     path, dtype = folder / f"{name}.bin", np.dtype(INDEX_TYPES[name])
     _check_size(path, manifest["clips"] * dtype.itemsize)
-    column = np.memmap(path, dtype, mode="r", shape=(manifest["clips"],))
-    if zlib.crc32(column.data) != manifest["index_crc32"][name]:
+    content = path.read_bytes()
+    if zlib.crc32(content) != manifest["index_crc32"][name]:
         raise _damaged(path, "its checksum is wrong")
-    return column
+    return np.frombuffer(content, dtype)
 
 
 def _check_size(path: Path, size_bytes: int) -> None:
@@ -168,4 +175,7 @@ def _check_size(path: Path, size_bytes: int) -> None:
 
 
 def _damaged(path: Path, how: str) -> DataError:
-    return DataError(f"{path} is damaged: {how}", hint="run `myxtts prepare CORPUS --force` to build it again")
+    return DataError(
+        f"{path} is damaged: {how}",
+        hint=f"remove {path.parent} and run the same command again: it prepares the corpus anew",
+    )

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.errors import DataError
-
 _HEADER = struct.Struct("<4sIII")
 _MAGIC = b"MXT1"
+
+
+class DamagedRecordError(Exception):
+    """The bytes are not a record; who read them knows from which file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def decode_arrays(data: bytes) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
     tokens, samples, about = _header(data)
     waves_at = _HEADER.size + 4 * tokens
     if len(data) != waves_at + 2 * samples + about:
-        raise _damaged()
+        raise DamagedRecordError(f"it has {len(data)} bytes, not {waves_at + 2 * samples + about}")
     return (
         np.frombuffer(data, "<i2", samples, offset=waves_at),
         np.frombuffer(data, "<i4", tokens, offset=_HEADER.size),
@@ -53,10 +55,6 @@ def decode_record(data: bytes) -> ClipRecord:
 
 def _header(data: bytes) -> tuple[int, int, int]:
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
-        raise _damaged()
+        raise DamagedRecordError(f"its {len(data)} bytes have no header")
     _, tokens, samples, about = _HEADER.unpack_from(data)
     return tokens, samples, about
-
-
-def _damaged() -> DataError:
-    return DataError("a record of a prepared shard is damaged", hint="run `myxtts prepare CORPUS --force`")

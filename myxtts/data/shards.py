@@ -90,11 +90,15 @@ class ShardReader:
             # One record a call: a list of them goes through a thread pool, which costs three times the CPU.
             data: bytes = reader.read([position])[0]
         except (RuntimeError, IndexError, ValueError) as error:
-            raise DataError(
-                f"{self._paths[shard]}, record {position}, is damaged: {str(error)[:200]}",
-                hint="run `myxtts prepare CORPUS --force` to build the shards again",
-            ) from error
+            raise self.damaged(shard, position, str(error)) from error
         return data
+
+    def damaged(self, shard: int, position: int, how: str) -> DataError:
+        """The error for a record that cannot be used, also where its reader is the one to find out."""
+        return DataError(
+            f"{self._paths[shard]}, record {position}, is damaged: {how[:200]}",
+            hint=f"remove {self._paths[shard].parent} and run the same command again: it prepares the corpus anew",
+        )
 
     def _reader(self, shard: int) -> Any:
         with self._lock:

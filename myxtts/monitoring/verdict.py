@@ -47,7 +47,7 @@ def judge(figures: WindowFigures) -> Verdict:
         return Verdict(
             "warning",
             f"{busy}, but its load swings by {_percent(figures.oscillation)}",
-            "raise --buffer-size so that uneven batches even out",
+            f"raise --buffer-size (now {figures.buffer_capacity}) so that uneven batches even out",
         )
     if figures.padding_share is not None and figures.padding_share > SLOW_PADDING:
         return Verdict(
@@ -75,12 +75,13 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
     """Who keeps the model device waiting, and the flag that helps."""
     source, process = figures.phases["source"], figures.phases["process"]
     transfer = figures.phases["transfer"]
+    full = figures.buffer_capacity and figures.buffer_depth > FULL_BUFFER * figures.buffer_capacity
     if not figures.shares_device and process.busy >= max(source.busy, transfer.busy) and process.busy > 0.8:
         return (
             f"the data device is the bottleneck ({_percent(process.busy)} busy)",
             "give --data-gpu the faster GPU, or train on one device without it",
         )
-    if source.busy > 0.8 or (source.busy > process.busy and source.busy > transfer.busy):
+    if source.busy > 0.8:
         return (
             f"reading batches is the bottleneck ({_percent(source.busy)} busy)",
             "raise --num-workers",
@@ -90,9 +91,11 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
             f"the transfer to the model device is the bottleneck ({_percent(transfer.busy)} busy)",
             "lower --batch-size, or choose two GPUs that are linked",
         )
-    if figures.buffer_capacity and figures.buffer_depth > FULL_BUFFER * figures.buffer_capacity:
+    if full and transfer.waiting < figures.stall_share / 2:
         return "steps are so short that handing over counts", "raise --batch-size"
-    return "no phase is always busy: batches come unevenly", "raise --buffer-size"
+    # A phase that rests now and then is fast enough on average: more room evens it out. A buffer that is full on
+    # average is no proof against it: between two late batches it is full too.
+    return "no phase is always busy: batches come unevenly", f"raise --buffer-size (now {figures.buffer_capacity})"
 
 
 def _shared_device(figures: WindowFigures) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,13 @@ def window(
     return WindowFigures(**(figures | changes))
 
 
+def late_now_and_then() -> WindowFigures:
+    """As measured with a buffer of 2 and every twentieth batch 0.6 s late: full whenever nothing is late."""
+    figures = window(source=0.43, process=0.27, train=0.82, buffer_depth=1.85, buffer_capacity=2)
+    late = PhaseFigures(busy=0.0, waiting=0.2, blocked=0.8, ms_per_batch=1.0)
+    return replace(figures, phases={**figures.phases, "transfer": late})
+
+
 def test_a_busy_model_device_is_well() -> None:
     verdict = judge(window(train=0.96))
 
@@ -56,6 +64,8 @@ def test_a_busy_model_device_is_well() -> None:
         (window(source=0.3, process=0.98, train=0.6, buffer_depth=0.5), "the data device", "--data-gpu"),
         (window(transfer=0.95, process=0.4, train=0.6, buffer_depth=0.5), "the transfer", "--batch-size"),
         (window(source=0.4, process=0.6, train=0.7, buffer_depth=3.0), "unevenly", "--buffer-size"),
+        (window(source=0.45, process=0.3, train=0.8, buffer_depth=3.0), "unevenly", "--buffer-size (now 50)"),
+        (late_now_and_then(), "unevenly", "--buffer-size (now 2)"),
         (window(source=0.2, process=0.5, train=0.8, buffer_depth=48.0), "handing over", "--batch-size"),
         (window(train=0.95, oscillation=0.4, stall_share=0.02), "swings", "--buffer-size"),
         (window(train=0.97, padding_share=0.4), "40 % of what it computes is padding", "--batch-seconds"),

@@ -225,6 +225,20 @@ def test_a_flipped_bit_in_a_shard_is_found_when_it_is_read(tmp_path: Path) -> No
         read_all()
 
 
+@pytest.mark.parametrize("opened", [True, False])
+def test_files_that_are_cut_after_opening_are_named_with_the_way_out(tmp_path: Path, opened: bool) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 3), settings(tmp_path))
+    lengths = prepared.index.wave_samples.tolist()
+    if opened:
+        prepared.read(0)
+    for file in (next(prepared.path.glob("*.array_record")), prepared.path / "wave_samples.bin"):
+        os.truncate(file, 0)
+
+    with pytest.raises(DataError, match=r"array_record, record 2, is damaged: .*\n  hint: remove .*corpus-\w+ and run"):
+        prepared.read_arrays(2)
+    assert prepared.index.wave_samples.tolist() == lengths
+
+
 def test_one_clip_of_every_twenty_is_held_out_and_one_at_least(tmp_path: Path) -> None:
     prepared = prepare(make_ljspeech(tmp_path / "corpus", 41), settings(tmp_path), workers=1)
 
