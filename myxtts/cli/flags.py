@@ -13,6 +13,7 @@ import tyro
 from myxtts.config.config import XTTSConfig
 from myxtts.config.gpus import GpuIndices, parse_gpu_indices
 from myxtts.config.loading import read_yaml
+from myxtts.config.training import TrainingConfig
 
 Options = TypeVar("Options")
 
@@ -57,19 +58,21 @@ def parse_options(
 def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
     """The configuration before flags: defaults, the voice of `--init-from`, presets that are named, the YAML file."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for flag in ("--config", "--model-size", "--optimization-level", "--init-from"):
+    for flag in ("--config", "--model-size", "--optimization-level", "--init-from", "--run-dir"):
         first.add_argument(flag)
+    first.add_argument("--fresh", action="store_true")
     try:
         known, _ = first.parse_known_args(list(argv))
     except argparse.ArgumentError:
         return XTTSConfig()  # A flag without its value: the full parse says so.
     flat = read_yaml(known.config) if known.config else {}
-    named = {name: getattr(known, name) for name in ("model_size", "optimization_level", "init_from")}
+    named = {name: getattr(known, name) for name in ("model_size", "optimization_level", "init_from", "run_dir")}
     flat |= {name: value for name, value in named.items() if value is not None}
     if flat.get("init_from") is not None:
         from myxtts.training.initial_voice import settings_beneath
 
-        flat = settings_beneath(flat["init_from"]) | flat
+        run_dir = None if known.fresh else flat.get("run_dir", TrainingConfig().run_dir)
+        flat = settings_beneath(flat["init_from"], run_dir) | flat
     return XTTSConfig(**flat)
 
 

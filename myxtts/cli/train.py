@@ -58,7 +58,7 @@ OPTIONS = TrainOptions
 def main(argv: list[str]) -> int:
     defaults = TrainOptions(settings=defaults_beneath(argv))
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
-    config = _settled(options.settings)
+    config = _settled(options.settings, fresh=options.fresh)
     inventory = find_inventory(config.training.simulate_gpus)
     plan = plan_devices(DeviceRequest.from_config(config), inventory)
     precision = choose_precision(config.training.mixed_precision, plan, inventory)
@@ -75,12 +75,12 @@ def main(argv: list[str]) -> int:
     return _train(config, plan, precision, fresh=options.fresh)
 
 
-def _settled(config: XTTSConfig) -> XTTSConfig:
+def _settled(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
     if config.training.init_from is None:
         return config
     from myxtts.training.initial_voice import settled
 
-    return settled(config)
+    return settled(config, fresh=fresh, over_voice=True)
 
 
 def _train(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool) -> int:

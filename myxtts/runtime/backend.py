@@ -46,7 +46,8 @@ class TensorFlowBackend:
         if plan.visible and max(plan.visible) >= len(gpus):
             raise DeviceError(
                 f"the driver lists GPU {max(plan.visible)}, but TensorFlow sees {len(gpus)} GPU(s)",
-                hint="install TensorFlow with CUDA: pip install 'myxtts[gpu]', then run myxtts doctor",
+                hint="install TensorFlow with CUDA: pip install 'myxtts[gpu]', then run myxtts doctor; "
+                "to train on the CPU instead: CUDA_VISIBLE_DEVICES=-1",
             )
         try:
             self._config.set_visible_devices([gpus[index] for index in plan.visible], "GPU")

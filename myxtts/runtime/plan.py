@@ -121,9 +121,10 @@ def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     allowed = _allowed(request, inventory)
     models = as_tuple(request.model_gpu)
     if (request.data_gpu is None) != (not models):
-        given, missing = ("data", "model") if not models else ("model", "data")
+        roles = (f"--data-gpu {request.data_gpu}", "--model-gpu")
+        given, missing = roles if not models else (f"--model-gpu {','.join(map(str, models))}", "--data-gpu")
         raise DeviceError(
-            f"{given}_gpu was given without {missing}_gpu",
+            f"{given} was given without {missing}",
             hint=f"give both --data-gpu and --model-gpu, or neither: {SINGLE_COMMAND}",
         )
     if request.data_gpu is not None:

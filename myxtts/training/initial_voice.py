@@ -31,6 +31,7 @@ from myxtts.synthesis.voice import (
     find_voice,
     read_voice_config,
     read_voice_tokenizer,
+    voice_facts,
     voice_parts,
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
@@ -67,8 +68,13 @@ class InitialVoice:
         return bool(self.facts.get("alignment_heads"))
 
 
-def read_initial(path: str | Path) -> InitialVoice:
-    """A voice to start from: a run, or a voice folder."""
+def read_initial(path: str | Path, run_dir: str | Path | None = None) -> InitialVoice:
+    """A voice to start from: a run, or a voice folder.
+
+    A run that has begun from it answers for it: the voice itself may be gone by then.
+    """
+    if run_dir is not None and (begun := _as_begun(path, RunFolder(run_dir))):
+        return begun
     folder = find_voice(path)
     manifest = read_manifest(folder)
     model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
@@ -82,9 +88,20 @@ def read_initial(path: str | Path) -> InitialVoice:
     return InitialVoice(folder, model, tokenizer, parts, manifest["metadata"])
 
 
-def settings_beneath(path: str | Path) -> dict[str, Any]:
+def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
+    """What the run in this folder took from the voice when it began; None for a run that began otherwise or not yet."""
+    if not (has_begun(run) and run.config.is_file()):
+        return None
+    config, folder = XTTSConfig.from_yaml(run.config), Path(path).resolve()
+    if config.training.init_from != str(folder):
+        return None
+    facts = voice_facts(run.voice)
+    return InitialVoice(folder, config.model, read_voice_tokenizer(run.voice), config.training.init_parts, facts)
+
+
+def settings_beneath(path: str | Path, run_dir: str | Path | None = None) -> dict[str, Any]:
     """The settings that a voice brings, as defaults beneath YAML and flags."""
-    voice = read_initial(path)
+    voice = read_initial(path, run_dir)
     return {
         **dataclasses.asdict(voice.model),
         "text_frontend": voice.tokenizer.frontend,
@@ -92,12 +109,16 @@ def settings_beneath(path: str | Path) -> dict[str, Any]:
     }
 
 
-def settled(config: XTTSConfig) -> XTTSConfig:
-    """The configuration with all that the voice decides; sizes that were given and differ are an error."""
+def settled(config: XTTSConfig, *, fresh: bool = False, over_voice: bool = False) -> XTTSConfig:
+    """The configuration with all that the voice decides; sizes that were given and differ are an error.
+
+    `fresh` forgets what a run in the same folder began with. `over_voice` says that `settings_beneath` were the
+    defaults: a front end that differs from the voice's was then given, be it the one that a voice of our own has.
+    """
     training = config.training
     if training.init_from is None:
         return config
-    voice = read_initial(training.init_from)
+    voice = read_initial(training.init_from, None if fresh else training.run_dir)
     if voice.folder.resolve() == RunFolder(training.run_dir).voice.resolve():
         raise ConfigError(
             f"--init-from {training.init_from} is the run's own voice",
@@ -115,7 +136,7 @@ def settled(config: XTTSConfig) -> XTTSConfig:
         weight = ALIGNMENT_WEIGHT if voice.aligned else 0.0
     return dataclasses.replace(
         config,
-        data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice)),
+        data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice, over_voice)),
         model=_sizes(config.model, voice),
         training=dataclasses.replace(
             training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, alignment_weight=weight
@@ -162,9 +183,10 @@ def _named(model: ModelConfig) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(model).items() if name not in _NOT_SIZES}
 
 
-def _frontend(given: DataConfig, voice: InitialVoice) -> Any:
+def _frontend(given: DataConfig, voice: InitialVoice, over_voice: bool) -> Any:
     own = voice.tokenizer.frontend
-    if given.text_frontend not in (own, DataConfig().text_frontend):
+    unsaid = None if over_voice else DataConfig().text_frontend
+    if given.text_frontend not in (own, unsaid):
         raise ConfigError(
             f"--text-frontend is {given.text_frontend}, and {voice.folder} reads {own}",
             hint="leave --text-frontend out with --init-from: it comes from the voice",

@@ -25,7 +25,7 @@ def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingErr
         f"{role.role} device {role.label} is out of memory: {asked_for(message)} on {batch}{limit}",
         hint="lower --batch-size or --batch-seconds (and raise --grad-accum to keep the sum), "
         + (f"raise {limit_flag}, " if limit else "")
-        + "or lower --max-clip-seconds",
+        + "or lower --max-clip-seconds; a run that has saved a checkpoint wants another --run-dir for that, or --fresh",
     )
 
 

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool, live_console: bool) -> int:
     """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`."""
-    config = initial_voice.settled(config)
+    config = initial_voice.settled(config, fresh=fresh)
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
         _refuse_what_cannot_go_on(config, folder, fresh)
@@ -77,7 +77,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
     """Other settings than the run began with, or a stage without the one that it stands on."""
-    if folder.config.is_file() and not fresh:
+    if folder.has_saved() and not fresh:
         saved = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
         refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
     if config.training.init_parts:
@@ -116,6 +116,8 @@ class TrainingRun:
         self._events.write(
             "run_start", version=__version__, command=command, mode=plan.mode, stages=list(stages_for(config))
         )
+        # Before the corpus is prepared, which may take hours: what is wrong with the devices is said at once.
+        apply_plan(plan)
         self._brought = config.training.init_parts
         if self._brought:
             own = voice_facts(folder.voice).get("parts", self._brought)
@@ -177,7 +179,6 @@ class TrainingRun:
         return True
 
     def _build_trainer(self) -> Any:
-        apply_plan(self._plan)
         self._events.write(
             "devices",
             mode=self._plan.mode,

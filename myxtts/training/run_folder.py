@@ -49,13 +49,18 @@ class RunFolder:
                 owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise TrainingError(
                     f"another run (process {owner}) is writing {self.path}",
-                    hint="wait for it, stop it, or choose another --run-dir; watch it with myxtts monitor",
+                    hint=f"wait for it, stop it, or choose another --run-dir; watch it: myxtts monitor {self.path}",
                 ) from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             yield
         finally:
             os.close(descriptor)
+
+    def has_saved(self) -> bool:
+        """Whether a run got as far as saving something here, which another one must fit to be its continuation."""
+        saved = self.voice.exists() or any(self._checkpoints.glob("*/step-*"))
+        return self.config.is_file() and saved
 
     def start_afresh(self) -> Path | None:
         """Move everything of earlier runs into a folder of its own, and name it."""

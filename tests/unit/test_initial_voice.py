@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from myxtts.cli.flags import defaults_beneath
-from myxtts.config.config import XTTSConfig
+from myxtts.cli.main import main
+from myxtts.config.config import DataConfig, XTTSConfig
+from myxtts.config.loading import as_plain_values
 from myxtts.config.model import ModelConfig
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
@@ -119,6 +122,16 @@ def test_another_front_end_is_refused(voice: Path) -> None:
         settled(XTTSConfig(init_from=str(voice), text_frontend="characters"))
 
 
+def test_a_front_end_that_was_given_is_refused_also_where_it_is_the_default(
+    voice: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["train", "--init-from", str(voice), "--dry-run"]
+
+    assert main([*flags, "--text-frontend", "phonemes"]) == 1
+    assert f"--text-frontend is phonemes, and {voice} reads bpe" in capsys.readouterr().err
+    assert main(flags) == 0
+
+
 def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "voice", ("dvae", "conditioning", "gpt"))
 
@@ -158,8 +171,6 @@ def test_a_run_cannot_start_from_itself(tmp_path: Path) -> None:
 
 
 def test_a_continued_run_refuses_another_voice(voice: Path, tmp_path: Path) -> None:
-    from myxtts.config.loading import as_plain_values
-
     config = settled(XTTSConfig(init_from=str(voice)))
     other = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "other"))))
 
@@ -215,6 +226,32 @@ def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path
     assert again is not None
     assert again.tokens() == tokenizer.tokens()
     np.testing.assert_array_equal(read_arrays(folder.voice)["gpt/weight"], learnt["gpt/weight"])
+
+
+def test_a_run_that_has_begun_does_not_need_the_voice_again(voice: Path, persian: Path, tmp_path: Path) -> None:
+    flags = ["--init-from", str(voice), "--run-dir", str(tmp_path / "run")]
+    folder = RunFolder(tmp_path / "run")
+    config = dataclasses.replace(
+        defaults_beneath(flags), data=dataclasses.replace(DataConfig(), train_data=str(persian), language="fa")
+    )
+    first = settled(config)
+    tokenizer = first_tokenizer(first, folder)
+    assert tokenizer is not None
+    rows = text_rows(first, tokenizer)
+    first = dataclasses.replace(first, model=dataclasses.replace(first.model, text_vocab=rows))
+    folder.path.mkdir()
+    first.to_yaml(folder.config)
+    begin(first, folder, tokenizer)
+    shutil.rmtree(voice)
+
+    again = settled(defaults_beneath(flags), over_voice=True)
+
+    assert (again.model, again.data.text_frontend) == (first.model, first.data.text_frontend)
+    assert (again.training.init_parts, again.training.alignment_weight) == (first.training.init_parts, 0.0)
+    refuse_other_configuration(as_plain_values(first), dataclasses.replace(again, data=first.data), folder.path)
+    assert text_rows(again, tokenizer) == rows
+    with pytest.raises(CheckpointError, match="xtts does not exist"):
+        defaults_beneath([*flags, "--fresh"])
 
 
 def test_checkpoints_without_a_voice_are_not_begun_again(voice: Path, tmp_path: Path) -> None:
