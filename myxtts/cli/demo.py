@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.progress import counted
 from myxtts.errors import ConfigError, TrainingError
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
@@ -113,7 +114,7 @@ def _corpus(options: DemoOptions) -> Path:
 
     print(f"1/3 A corpus of {options.corpus_minutes:g} minutes, spoken by espeak-ng in {options.voices} voices")
     settings = DemoSettings(minutes=options.corpus_minutes, voices=options.voices, seed=options.seed)
-    return write_demo_corpus(options.folder / "corpus", settings)
+    return write_demo_corpus(options.folder / "corpus", settings, progress=counted("spoken clips:"))
 
 
 def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
@@ -185,7 +186,7 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
     synthesizer = open_synthesizer(run)
     judges = find_judges()
     if not options.quick:
-        add_phone_judge(judges, corpus, options.folder / "cache")
+        add_phone_judge(judges, corpus, options.folder / "cache", counted("phone recogniser learns, step"))
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import SOUNDS, evaluate_into
@@ -198,7 +199,9 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
     ]
     items += held_out_items(prepared, max(1, options.sentences // 3), group="clips held out")
     about = {"voice": str(run), "data": str(corpus), "minutes": options.minutes, "seed": options.seed}
-    result = evaluate_into(run, "How the demo voice speaks", synthesizer, judges, items, about, progress=_show)
+    result = evaluate_into(
+        run, "How the demo voice speaks", synthesizer, judges, items, about, progress=counted("judged")
+    )
     print(result.table)
     for line in result.notes:
         print(f"  {line}")
@@ -211,9 +214,3 @@ def held_out_texts() -> dict[tuple[str, str], tuple[str, ...]]:
 
     wanted = {(language, "sentences"): heldout_texts(language) for language in DEMO_LANGUAGES}
     return {**wanted, ("en", "digits"): heldout_texts("en", "digits")}
-
-
-def _show(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\rjudged {done} of {total}" + ("\n" if done == total else ""))
-        sys.stderr.flush()

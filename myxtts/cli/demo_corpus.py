@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.progress import counted
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,6 @@ def main(argv: list[str]) -> int:
     from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 
     settings = DemoSettings(minutes=args.minutes, voices=args.voices, languages=args.languages, seed=args.seed)
-    folder = write_demo_corpus(args.out, settings, workers=args.workers, progress=_show)
+    folder = write_demo_corpus(args.out, settings, workers=args.workers, progress=counted("spoken clips:"))
     print(f"Demo corpus: {folder / 'metadata.csv'}")
     return 0
-
-
-def _show(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\rspoken {done} of {total} clips" + ("\n" if done == total else ""))
-        sys.stderr.flush()

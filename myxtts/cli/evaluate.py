@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.progress import counted
 from myxtts.cli.synth import open_synthesizer, read_texts
 from myxtts.errors import ConfigError
 from myxtts.monitoring.log import setup_logging
@@ -79,7 +79,8 @@ def main(argv: list[str]) -> int:
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
     judges = find_judges(options.asr)
     if options.phones and (options.data / "phonemes.csv").is_file():
-        add_phone_judge(judges, options.data, options.out or options.voice)
+        cache = options.out or options.voice
+        add_phone_judge(judges, options.data, cache, counted("phone recogniser learns, step"))
     refuse_without_judges(judges)
 
     from myxtts.data.prepare import prepare
@@ -94,15 +95,11 @@ def main(argv: list[str]) -> int:
     folder = options.out if options.out is not None else options.voice
     about = {"voice": str(options.voice), "data": str(options.data), "seed": options.seed}
     title = f"How {options.voice.resolve().name} speaks"
-    result = evaluate_into(folder, title, synthesizer, judges, items, about, seed=options.seed, progress=_show)
+    result = evaluate_into(
+        folder, title, synthesizer, judges, items, about, seed=options.seed, progress=counted("judged")
+    )
     print(result.table)
     for line in result.notes:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
-
-
-def _show(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\rjudged {done} of {total}" + ("\n" if done == total else ""))
-        sys.stderr.flush()

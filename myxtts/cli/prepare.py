@@ -15,12 +15,11 @@ from typing import Annotated
 import tyro
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.progress import NowAndThen
 from myxtts.config.data import CorpusConfig, DataConfig
 from myxtts.data.prepare import PrepareProgress, Progress, prepare
 from myxtts.data.prepared import REFUSED
 from myxtts.data.report import report_lines
-
-_PLAIN_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,8 @@ def main(argv: list[str]) -> int:
 def _progress_display() -> Iterator[Progress]:
     """A bar where there is a terminal, a plain line every few seconds where there is none."""
     if not sys.stderr.isatty():
-        yield _PlainProgress()
+        lines = NowAndThen()
+        yield lambda now: _plain_line(now) if lines.due(now.done, now.total) else None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -84,13 +84,5 @@ def _progress_display() -> Iterator[Progress]:
         yield lambda now: bar.update(task, completed=now.done, total=now.total, refused=now.refused)
 
 
-class _PlainProgress:
-    """Progress for logs and pipes."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _PLAIN_EVERY_SECONDS
-
-    def __call__(self, now: PrepareProgress) -> None:
-        if time.monotonic() >= self._next or (now.done == now.total and self._next > 0):
-            self._next = time.monotonic() + _PLAIN_EVERY_SECONDS
-            print(f"prepared {now.done} of {now.total} clips, {now.refused} refused", file=sys.stderr)
+def _plain_line(now: PrepareProgress) -> None:
+    print(f"prepared {now.done} of {now.total} clips, {now.refused} refused", file=sys.stderr, flush=True)

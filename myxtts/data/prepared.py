@@ -1,7 +1,7 @@
 """A prepared corpus on disk: the index of lengths, the shards, and what was found while preparing.
 
-The folder is complete when `manifest.json` is there, which is written last. The index is read whole, 13 bytes a clip, and
-nothing else grows with the corpus. It is not memory-mapped: a file that is cut while it is mapped kills the process.
+The folder is complete when `manifest.json` is there, which is written last. The index is read whole, 13 bytes a clip,
+and nothing else grows with the corpus. It is not memory-mapped: a file that is cut while mapped kills the process.
 """
 
 from __future__ import annotations

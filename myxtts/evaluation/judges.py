@@ -84,7 +84,9 @@ def find_judges(recogniser: str = "moonshine") -> Judges:
     return judges
 
 
-def add_phone_judge(judges: Judges, corpus: Path, cache: Path) -> None:
+def add_phone_judge(
+    judges: Judges, corpus: Path, cache: Path, progress: Callable[[int, int], None] | None = None
+) -> None:
     """The recogniser of a corpus's own sounds, trained on its recordings on first use; needs its phonemes.csv."""
     if not (corpus / "phonemes.csv").is_file():
         judges.missing.append(f"phone errors need {corpus / 'phonemes.csv'}, which is not there")
@@ -94,7 +96,7 @@ def add_phone_judge(judges: Judges, corpus: Path, cache: Path) -> None:
     except ImportError as error:
         judges.missing.append(f"phone errors: {error}")
         return
-    judges.phones = module.recogniser_of(corpus, cache)
+    judges.phones = module.recogniser_of(corpus, cache, progress=progress)
 
 
 def refuse_without_judges(judges: Judges) -> None:

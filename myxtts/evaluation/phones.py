@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,9 @@ DEFAULT_SEED = 1234
 _WIDTH = 160
 _CLIPS_AT_ONCE = 16
 _VERSION = 1
+
+Progress = Callable[[int, int], None]
+"""Called with how many steps are done, of how many."""
 
 
 class SpokenClip(NamedTuple):
@@ -67,11 +70,19 @@ class PhoneRecogniser:
         self._network = seeded(CTCNetwork(len(self.phones), width=_WIDTH, name="phone_recogniser"), seed)
         self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
 
-    def learn(self, clips: Sequence[SpokenClip], *, steps: int = DEFAULT_STEPS, seed: int = DEFAULT_SEED) -> None:
+    def learn(
+        self,
+        clips: Sequence[SpokenClip],
+        *,
+        steps: int = DEFAULT_STEPS,
+        seed: int = DEFAULT_SEED,
+        progress: Progress | None = None,
+    ) -> None:
         """Train on recordings; mels are kept in memory, 100 MB an hour."""
         mels = [self._mel_of(read_audio(clip.path)) for clip in clips]
         labels = [self._labels(clip.ipa) for clip in clips]
-        losses = fit(self._network, _shuffled(mels, labels, np.random.default_rng(seed)), steps=steps)
+        batches = _shuffled(mels, labels, np.random.default_rng(seed))
+        losses = fit(self._network, batches if progress is None else _counted(batches, steps, progress), steps=steps)
         logger.info("Phone recogniser: loss %.3f after %d steps", losses[-1], steps)
 
     def hear(self, waves: Sequence[NDArray[np.floating[Any]]]) -> list[list[str]]:
@@ -99,9 +110,12 @@ class PhoneRecogniser:
     def save(self, path: Path) -> None:
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         weights = {f"weight_{number:03d}": v.numpy() for number, v in enumerate(self._network.weights)}
-        with part.open("wb") as file:
-            np.savez(file, phones=np.array(self.phones), **weights)
-        part.replace(path)
+        try:
+            with part.open("wb") as file:
+                np.savez(file, phones=np.array(self.phones), **weights)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> PhoneRecogniser:
@@ -113,7 +127,12 @@ class PhoneRecogniser:
 
 
 def recogniser_of(
-    folder: str | Path, cache: Path, *, steps: int = DEFAULT_STEPS, seed: int = DEFAULT_SEED
+    folder: str | Path,
+    cache: Path,
+    *,
+    steps: int = DEFAULT_STEPS,
+    seed: int = DEFAULT_SEED,
+    progress: Progress | None = None,
 ) -> PhoneRecogniser:
     """The recogniser of a corpus, from the cache where it was trained before."""
     clips = read_phoneme_corpus(folder)
@@ -124,10 +143,16 @@ def recogniser_of(
         return PhoneRecogniser.load(path)
     learnt = [clip for number, clip in enumerate(clips) if not is_held_out(number)]
     recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in phones_of(clip.ipa)}), seed=seed)
-    recogniser.learn(learnt, steps=steps, seed=seed)
+    recogniser.learn(learnt, steps=steps, seed=seed, progress=progress)
     cache.mkdir(parents=True, exist_ok=True)
     recogniser.save(path)
     return recogniser
+
+
+def _counted(batches: Iterator[Labelled], steps: int, progress: Progress) -> Iterator[Labelled]:
+    for number, batch in enumerate(batches, 1):
+        progress(number, steps)
+        yield batch
 
 
 def _shuffled(
