@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -61,28 +62,49 @@ assert not {{"tensorflow", "keras", "torch"}} & set(sys.modules)
     )
 
 
+def completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("myxtts tr", "train"), ("myxtts train --model-si", "--model-size"), ("myxtts train --stage co", "codec")],
+    [
+        ("myxtts tr", ["train"]),
+        ("myxtts train --model-si", ["--model-size"]),
+        ("myxtts train --stage co", ["codec"]),
+        ("myxtts train --al", ["--alignment-weight"]),  # its help has two lines
+        ("myxtts monitor run", []),  # left to bash, which knows the files
+    ],
 )
-def test_bash_completes_commands_flags_and_values(typed: str, offered: str) -> None:
-    script = myxtts("completion", "bash").stdout
+def test_bash_completes_commands_flags_and_values(
+    typed: str, offered: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = completion_script("bash", capsys)
     words = typed.split()
-    complete = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _tyro_myxtts; echo ${{COMPREPLY[*]}}"
+    complete = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _tyro_myxtts; declare -p COMPREPLY"
 
     result = subprocess.run(
         ["bash", "-c", f"{script}\n{complete}"], capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert result.stdout.split() == [offered]
+    assert re.findall(r'\[\d+\]="([^"]*)"', result.stdout) == offered
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_get_a_script_that_knows_every_command(shell: str) -> None:
-    script = myxtts("completion", shell).stdout
+def test_other_shells_get_a_script_that_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    script = completion_script(shell, capsys)
 
-    assert [name for name in COMMANDS if name not in script] == []
+    assert [name for name, what in COMMANDS.items() if f"'{name}': {{'description': '{what}'" not in script] == []
     assert "--train-data" in script
+
+
+def test_zsh_is_asked_for_the_word_under_the_cursor_and_falls_back_to_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """zsh counts from 1 and the script from 0: without this no value is completed."""
+    script = completion_script("zsh", capsys)
+
+    assert '"$((CURRENT - 1))"' in script
+    assert "|| _files" in script
 
 
 def test_training_without_tensorflow_names_the_extra() -> None:
