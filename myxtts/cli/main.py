@@ -16,6 +16,9 @@ INTERRUPTED = 130
 SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts", "export")
 """Commands that Ctrl-C may end in the middle of a computation; the others finish a step and save."""
 
+CONTINUE = ("train", "prepare", "demo")
+"""Commands that go on, when called again, from what they had done."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 an error with its cure, 2 wrong usage, 130 interrupted."""
@@ -32,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error.problem}\n  hint: {error.hint}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        again = "; run the same command again: it continues" if arguments[:1] and arguments[0] in CONTINUE else ""
+        print(f"interrupted{again}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`| head`); Python must not complain about it again at exit.

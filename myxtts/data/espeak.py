@@ -11,9 +11,14 @@ import _ctypes
 import atexit
 import ctypes
 import shutil
+import signal
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -57,12 +62,30 @@ def speak(text: str, voice: EspeakVoice, espeak_language: str) -> NDArray[np.int
         _start(library, collect, data_path)
         _set_voice(library, voice, espeak_language)
         encoded = text.encode() + b"\0"
-        library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded)), 0, 1, 0, _UTF8, None, None)
-        library.espeak_Synchronize()
+        with _ctrl_c_held():
+            library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded)), 0, 1, 0, _UTF8, None, None)
+            library.espeak_Synchronize()
         library.espeak_Terminate()
     finally:
         _unload(library)
     return np.frombuffer(b"".join(chunks), np.int16)
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Ctrl-C waits for the library to return: an exception in its callback is printed by ctypes, and lost."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    for number, frame in held[:1]:
+        handler(number, frame)
 
 
 def _start(library: Any, collect: Any, data_path: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -177,3 +179,18 @@ def test_a_voice_that_does_not_exist_is_refused() -> None:
 def test_impossible_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         DemoSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_ctrl_c_while_espeak_speaks_is_not_lost() -> None:
+    """espeak calls back into Python, where ctypes would swallow the interrupt."""
+    before = signal.getsignal(signal.SIGINT)
+    ctrl_c = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+
+    def interrupted() -> None:
+        ctrl_c.start()
+        speak("one two three four five six seven eight nine ten. " * 60, VOICES[0], "en")
+        ctrl_c.join()
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert signal.getsignal(signal.SIGINT) is before
