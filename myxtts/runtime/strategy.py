@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -64,3 +65,16 @@ def _visible_gpus(tf: Any, plan: DevicePlan | None) -> tuple[str, ...]:
     if plan is not None and plan.simulated:
         return tuple(f"/CPU:{position + 1}" for position in range(len(plan.visible)))
     return short_names(tf.config, "GPU")
+
+
+def specs_of_any_length(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """What to trace a function for, so that it takes batches like this one of any rows and lengths (axes 0 and 1)."""
+    tf = import_tensorflow()
+
+    def free(spec: Any) -> Any:
+        if isinstance(spec, tf.TensorSpec):
+            return tf.TensorSpec([None, None][: spec.shape.rank] + spec.shape[2:].as_list(), spec.dtype)
+        # A strategy's value: one tensor a replica.
+        return type(spec)(*map(free, tf.nest.flatten(spec, expand_composites=True)))
+
+    return {name: free(tf.type_spec_from_value(value)) for name, value in batch.items()}

@@ -28,7 +28,7 @@ from myxtts.runtime.apply import applied_plan, apply_plan
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.plan_log import creation_line
-from myxtts.runtime.strategy import get_device_context, make_strategy
+from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint
 from myxtts.training.loss_scale import LossScale
 from myxtts.training.optim import AdamW, sum_over_replicas
@@ -119,7 +119,7 @@ class XTTSTrainer:
         self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_aftermath = tf.function(self._distributed_aftermath, **options)
-        self._run_evaluation = tf.function(self._distributed_evaluation, **options)
+        self._run_evaluation: Any = None  # from the first batch that is evaluated
         # XLA compiles what has no collective in it: the gradient of one replica.
         self._replica_gradients: Any = self._value_and_gradients
         if jit:
@@ -272,11 +272,21 @@ class XTTSTrainer:
     def evaluate(self, batches: Sequence[DeviceBatch]) -> dict[str, float]:
         """Mean losses over held-out batches, without dropout and without learning."""
         sums: dict[str, float] = {}
+        step = tf.constant(self.step_number, tf.int64)
         for batch in batches:
-            values = self._run_evaluation(self._per_replica(batch), tf.constant(self.step_number, tf.int64))
+            tensors = self._per_replica(batch)
+            if self._run_evaluation is None:
+                self._run_evaluation = self._compiled_evaluation(tensors, step)
+            values = self._run_evaluation(tensors, step)
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + float(_first(self, value))
         return {name: value / len(batches) for name, value in sums.items()}
+
+    def _compiled_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
+        """One trace for all held-out batches: `reduce_retracing` frees one length a trace. XLA wants one a shape."""
+        jit = self.config.training.jit_compile
+        signature = None if jit else [specs_of_any_length(batch), tf.TensorSpec.from_tensor(step)]
+        return tf.function(self._distributed_evaluation, input_signature=signature, autograph=False)
 
     def _distributed_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
         def replica(batch: Tensors, step: tf.Tensor) -> dict[str, tf.Tensor]:
