@@ -18,12 +18,12 @@ from myxtts.errors import TrainingError
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.trainer import XTTSTrainer
 
-def batch(number, rows=4):
+def batch(number, rows=4, tokens=12, frames=64):
     rng = np.random.default_rng(number)
-    text_lengths = rng.integers(4, 12, rows).astype("int32")
-    mel_lengths = rng.integers(24, 64, rows).astype("int32")
-    text = rng.integers(4, 60, (rows, 12)).astype("int32")
-    return text, rng.normal(size=(rows, 64, 80)).astype("float32"), text_lengths, mel_lengths
+    text_lengths = rng.integers(4, tokens, rows).astype("int32")
+    mel_lengths = rng.integers(24, frames, rows).astype("int32")
+    text = rng.integers(4, 60, (rows, tokens)).astype("int32")
+    return text, rng.normal(size=(rows, frames, 80)).astype("float32"), text_lengths, mel_lengths
 
 def weights(trainer):
     return [np.asarray(v.numpy()) for v in trainer.current_stage().trainable_variables]
@@ -59,7 +59,12 @@ for stage in ("codec", "gpt"):
         float(np.max(np.abs(np.subtract(*[v.numpy() for v in variable.value.values]))))
         for variable in mirrored.current_stage().trainable_variables
     )
+    shapes = [dict(), dict(frames=48), dict(tokens=9), dict(rows=2), dict(rows=3, tokens=7, frames=40)]
+    held_out = [mirrored.current_stage().from_mels(*map(tf.constant, batch(20, **shape))) for shape in shapes]
+    validated = [t.evaluate([t._whole_batch(tensors) for tensors in held_out])["loss"] for t in (mirrored, single)]
     out[stage] = dict(
+        validation_difference=abs(validated[0] - validated[1]),
+        validation_traces=mirrored._run_evaluation.experimental_get_tracing_count(),
         replicas=mirrored.strategy.num_replicas_in_sync,
         loss_difference=max(abs(a - b) for a, b in losses),
         weight_difference=max(float(np.max(np.abs(a - b))) for a, b in zip(weights(mirrored), weights(single))),
@@ -71,13 +76,15 @@ print(json.dumps(out))
 
 
 @pytest.mark.slow
-def test_mirrored_equals_single_over_ten_steps_and_the_replicas_agree() -> None:
+def test_mirrored_equals_single_over_ten_steps_and_in_validation_and_the_replicas_agree() -> None:
     for stage, seen in result_of(MIRRORED).items():
         assert isinstance(seen, dict)
         assert seen["replicas"] == 2, stage
         assert seen["replicas_apart"] == 0.0, stage
         assert seen["loss_difference"] < 1e-5, (stage, seen)
         assert seen["fell"], stage
+        assert seen["validation_difference"] < 1e-4, (stage, seen)
+        assert seen["validation_traces"] == 1, "rows and lengths of any size share one trace"
 
 
 ACCUMULATION = """

@@ -8,16 +8,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pynvml
 import pytest
 from rich.console import Console
 
 from myxtts.cli import monitor
 from myxtts.errors import DataError
-from myxtts.monitoring import gpu
 from myxtts.monitoring.charts import Series, line_chart, smooth, thin, ticks
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
@@ -373,40 +370,10 @@ def test_monitor_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_neither_monitor_nor_pipeline_imports_tensorflow() -> None:
     code = (
-        "import sys, myxtts.cli.monitor, myxtts.pipeline, myxtts.monitoring.tensorboard, myxtts.monitoring.gpu;"
+        "import sys, myxtts.cli.monitor, myxtts.pipeline, myxtts.monitoring.tensorboard;"
         "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
-
-
-def test_without_a_driver_gpus_are_unavailable_and_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_driver() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", no_driver)
-
-    assert gpu.read_gpus() is None
-
-
-def test_what_a_gpu_does_not_tell_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_supported(*_: object) -> Any:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-    class Memory:
-        used, total = 3 << 30, 24 << 30
-
-    for name, answer in {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: 1,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda handle: b"RTX 3090",
-        "nvmlDeviceGetUtilizationRates": not_supported,
-        "nvmlDeviceGetMemoryInfo": lambda handle: Memory,
-    }.items():
-        monkeypatch.setattr(pynvml, name, answer)
-
-    assert gpu.read_gpus() == [gpu.GpuReading(0, "RTX 3090", None, 3072, 24576)]
 
 
 def test_tensorboard_scalars_are_grouped_by_stage_and_leave_out_what_is_unknown() -> None:
