@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 # Keras would load scikit-learn (it came with librosa) for wrappers that nothing here uses.
 sys.modules["sklearn"] = None  # type: ignore[assignment]
+
+# A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Time belongs into bench/: a loaded machine must not fail a property.
 settings.register_profile("patient", deadline=None)
