@@ -129,7 +129,10 @@ def interrupted_after(line: str, *arguments: str) -> tuple[int, str]:
     assert process.stdout.readline().decode().strip() == line
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, written = process.communicate(timeout=60)
+    try:
+        _, written = process.communicate(timeout=60)
+    finally:
+        process.kill()  # one that did not end
     return process.returncode, written.decode()
 
 
