@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from myxtts.errors import ConfigError
 from myxtts.models.attention import attention_probabilities
-from myxtts.models.decoding import StepWeights, block_step, place_of, predict, read_weights
+from myxtts.models.cached_step import StepWeights, block_step, place_of, predict, read_weights
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised
 from myxtts.models.sampling import Sampling, SamplingTensors, draw, penalise, random_numbers

@@ -95,13 +95,16 @@ class StageRun:
         training = self.config.training
         recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
-        if not (self._listen() and self._align()):
+        if not self._align():
             return False
         source = self._source(self._train)
         self._restore_or_begin(source)
         if self.trainer.step_number >= self.total_steps:
             source.close()
             return True
+        if not self._listen():
+            source.close()
+            return False
         # Asked before the pipeline reads ahead: what a checkpoint needs is the state after the batch learnt last.
         data_state: Any = source.get_state()
         with self._pipeline(source) as pipeline:
