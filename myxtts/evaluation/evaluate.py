@@ -25,7 +25,6 @@ from myxtts.evaluation.scoring import (
     character_errors,
     cosine,
     mean,
-    nearest,
     phone_errors,
     pooled,
     word_errors,
@@ -69,8 +68,10 @@ class Row:
     phones: ErrorCount | None = None
     similarity: float | None = None
     """Cosine to the speaker's reference."""
+    other_similarity: float | None = None
+    """Cosine to the reference of the most similar other speaker; None with fewer than two."""
     right_speaker: bool | None = None
-    """The nearest of all speakers is the right one; None with fewer than two."""
+    """No other speaker is more similar; None with fewer than two."""
     naturalness: float | None = None
     seconds: float = 0.0
     length_ratio: float | None = None
@@ -92,6 +93,7 @@ class Summary:
     character_error: float | None
     phone_error: float | None
     similarity: float | None
+    other_similarity: float | None
     right_speaker: float | None
     naturalness: float | None
     length_ratio: float | None
@@ -160,7 +162,7 @@ class Evaluation:
         heard = (
             self._judges.recogniser.transcribe(wave, rate) if self._hears(item) and self._judges.recogniser else None
         )
-        vector = self._judges.speaker.embed(wave, rate) if self._judges.speaker is not None else None
+        similarity, other_similarity = self._similarities(item, wave, rate)
         return Row(
             item=item.id,
             system=system,
@@ -171,8 +173,9 @@ class Evaluation:
             words=None if heard is None else word_errors(item.text, heard, item.language),
             characters=None if heard is None else character_errors(item.text, heard, item.language),
             phones=self._phones(item, wave, rate),
-            similarity=None if vector is None else cosine(vector, self._speakers[item.speaker]),
-            right_speaker=self._is_right(vector, item.speaker),
+            similarity=similarity,
+            other_similarity=other_similarity,
+            right_speaker=None if similarity is None or other_similarity is None else similarity > other_similarity,
             naturalness=None if self._judges.naturalness is None else self._judges.naturalness.score(wave, rate),
             seconds=len(wave) / rate,
             length_ratio=len(wave) / rate / real_s if real_s else None,
@@ -191,10 +194,13 @@ class Evaluation:
         at_rate = wave if rate == SAMPLE_RATE else soxr.resample(wave, rate, SAMPLE_RATE)
         return phone_errors(item.text, self._judges.phones.hear([np.asarray(at_rate, np.float32)])[0], item.language)
 
-    def _is_right(self, vector: Vector | None, speaker: str) -> bool | None:
-        if vector is None or len(self._speakers) < 2:
-            return None
-        return nearest(vector, self._speakers) == speaker
+    def _similarities(self, item: Item, wave: Wave, rate: int) -> tuple[float | None, float | None]:
+        """To the item's speaker, and to the most similar other one."""
+        if self._judges.speaker is None:
+            return None, None
+        heard = self._judges.speaker.embed(wave, rate)
+        to = {speaker: cosine(heard, vector) for speaker, vector in self._speakers.items()}
+        return to.pop(item.speaker), max(to.values(), default=None)
 
     def _speaker_vectors(self, items: Sequence[Item]) -> dict[str, Vector]:
         """Each speaker as the mean of its references, which are never the clips that are judged."""
@@ -227,6 +233,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
                 character_error=pooled(row.characters for row in own),
                 phone_error=pooled(row.phones for row in own),
                 similarity=mean(row.similarity for row in own),
+                other_similarity=mean(row.other_similarity for row in own),
                 right_speaker=mean(None if row.right_speaker is None else float(row.right_speaker) for row in own),
                 naturalness=mean(row.naturalness for row in own),
                 length_ratio=mean(row.length_ratio for row in own),

@@ -14,8 +14,8 @@ from myxtts.monitoring.report import audio_player
 MOST_ITEMS = 12
 """Items of each group whose sounds are in the page."""
 HEADS = (
-    *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "right voice"),
-    *("naturalness", "length", "failures"),
+    *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "next voice"),
+    *("right voice", "naturalness", "length", "failures"),
 )
 
 
@@ -27,6 +27,7 @@ def cells(line: Summary) -> tuple[str, ...]:
         _percent(line.character_error),
         _percent(line.phone_error),
         _number(line.similarity),
+        _number(line.other_similarity),
         _percent(line.right_speaker),
         _number(line.naturalness),
         _number(line.length_ratio),

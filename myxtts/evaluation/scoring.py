@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +63,6 @@ def phone_errors(wanted: str, heard: Sequence[str], language: str) -> ErrorCount
 
 def cosine(left: Vector, right: Vector) -> float:
     return float(np.dot(left, right) / max(1e-12, float(np.linalg.norm(left) * np.linalg.norm(right))))
-
-
-def nearest(vector: Vector, candidates: Mapping[str, Vector]) -> str:
-    """The name whose vector points most nearly the same way."""
-    return max(candidates, key=lambda name: cosine(vector, candidates[name]))
 
 
 def pooled(counts: Iterable[ErrorCount | None]) -> float | None:

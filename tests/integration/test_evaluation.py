@@ -59,6 +59,8 @@ def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesi
     by_line = {(line["group"], line["system"]): line for line in content["summary"]}
     real = by_line["known", "real clip"]
     assert (real["word_error"], real["right_speaker"], real["length_ratio"]) == (pytest.approx(1 / 3), 1.0, 1.0)
+    assert real["similarity"] == pytest.approx(1.0)
+    assert real["other_similarity"] < 0.999, "the other voice is not this one"
     assert by_line["known", "codec round trip"]["utterances"] == 2
     rows = {(row["item"], row["system"]): row for row in content["utterances"]}
     assert rows["c", "speech"]["words"] is None, "the recogniser does not know Persian"

@@ -17,7 +17,6 @@ from myxtts.evaluation.scoring import (
     ErrorCount,
     character_errors,
     edit_distance,
-    nearest,
     phone_errors,
     pooled,
     word_errors,
@@ -50,12 +49,6 @@ def test_rates_are_over_all_words_together() -> None:
     assert pooled([ErrorCount(1, 1), None, ErrorCount(0, 9)]) == 0.1
     assert pooled([None]) is None
     assert ErrorCount(0, 0).rate is None
-
-
-def test_the_nearest_speaker_is_the_one_of_the_same_direction() -> None:
-    known = {"a": np.array([1.0, 0.0], np.float32), "b": np.array([0.0, 5.0], np.float32)}
-
-    assert nearest(np.array([0.1, 0.2], np.float32), known) == "b"
 
 
 def row(system: str, **facts: object) -> Row:
