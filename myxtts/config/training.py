@@ -74,6 +74,14 @@ class TrainingConfig:
     listening_weight: float = 4.0
     """Share of the codec's loss for what an aligner hears in its speech and in the recording; 0 compares mels only."""
 
+    code_noise: float = 0.0
+    """Share of the codes that the GPT reads while learning that are others than those of the clip. A small corpus is
+    then learnt less by heart: 0.2 for half an hour of speech."""
+
+    vary_speed: float = 0.0
+    """Each time the GPT learns a clip it is up to this share faster or slower, and its codes begin elsewhere: 0.08 for
+    half an hour of speech."""
+
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
 
@@ -125,6 +133,8 @@ class TrainingConfig:
             object.__setattr__(self, "alignment_weight", ALIGNMENT_WEIGHT)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
         in_range("--listening-weight", self.listening_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
+        in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.2 for half an hour of speech, 0 to leave it out")
+        in_range("--vary-speed", self.vary_speed, 0.0, 0.3, hint="0.08 for half an hour of speech, 0 to leave it out")
         at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (

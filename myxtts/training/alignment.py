@@ -38,7 +38,7 @@ _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
-_FRAMES_PER_CODE = 4
+FRAMES_PER_CODE = 4
 
 Progress = Callable[[str, int, int], None]
 """Told what goes on, how much is done and how much there is."""
@@ -62,7 +62,7 @@ class Alignments:
 
 def codes_of(wave_samples: Any) -> Any:
     """Codes of a clip, or of a padded batch, with so many samples."""
-    return (wave_samples // HOP + 1 + _FRAMES_PER_CODE - 1) // _FRAMES_PER_CODE
+    return (wave_samples // HOP + 1 + FRAMES_PER_CODE - 1) // FRAMES_PER_CODE
 
 
 def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.audio.mel import HOP, SAMPLE_RATE
 from myxtts.data.batching import BatchSource
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
-from myxtts.training.alignment import Alignments, codes_of
+from myxtts.training.alignment import FRAMES_PER_CODE, Alignments, codes_of
 
 
 class DrawnBatches:
@@ -35,12 +35,14 @@ class DrawnBatches:
         seed: int,
         reference_seconds: float = 0.0,
         alignments: Alignments | None = None,
+        vary_speed: float = 0.0,
     ) -> None:
         self._source = source
         self._prepared = prepared
         self._seed = seed
         self._reference_seconds = reference_seconds
         self._alignments = alignments
+        self._vary_speed = vary_speed
         self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
     @property
@@ -59,6 +61,8 @@ class DrawnBatches:
             batch["reference"], batch["reference_lengths"] = self._references(batch, random)
         if self._alignments is not None:
             batch["alignment"] = self._alignments.rows(batch["clip"], codes_of(batch["wave"].shape[1]))
+        if self._vary_speed:
+            vary_speed(batch, self._vary_speed, random)
         return batch
 
     def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -85,6 +89,23 @@ class DrawnBatches:
 
     def close(self) -> None:
         self._source.close()
+
+
+def vary_speed(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:
+    """Every clip of the batch up to `share` faster or slower, from a point within its first code on, so that the same
+    speech comes as other codes; its alignment goes with it. A clip that would not fit is as slow as it can be."""
+    samples_per_code = FRAMES_PER_CODE * HOP
+    for row, length in enumerate(batch["wave_lengths"].tolist()):
+        start = random.random() * samples_per_code
+        speed = max(1.0 + share * (2.0 * random.random() - 1.0), length / batch["wave"].shape[1])
+        places = np.arange(start, length - 1, speed)
+        varied = np.interp(places, np.arange(length), batch["wave"][row, :length])
+        batch["wave"][row], batch["wave_lengths"][row] = 0, len(varied)
+        batch["wave"][row, : len(varied)] = varied
+        if "alignment" in batch:
+            aligned = batch["alignment"][row]
+            codes = (np.arange(len(aligned)) * speed + start / samples_per_code).astype(int)
+            batch["alignment"][row] = aligned[np.minimum(codes, codes_of(length) - 1)]
 
 
 def _group_by_speaker(prepared: PreparedCorpus, clips: np.ndarray) -> dict[int, np.ndarray]:

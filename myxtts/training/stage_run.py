@@ -139,6 +139,7 @@ class StageRun:
             self.config.data, batch_size=recipe.batch_size, batch_seconds=recipe.batch_seconds
         )
         seed = self.config.training.seed
+        varied = self.stage == "gpt" and corpus is self._train
         source = batches(corpus.prepared, config=settings, seed=seed, clips=corpus.clips, epochs=epochs)
         return DrawnBatches(
             source,
@@ -147,6 +148,7 @@ class StageRun:
             seed=seed,
             reference_seconds=0.0 if self.stage == "codec" else recipe.reference_seconds,
             alignments=self._alignments.get(corpus.prepared.path),
+            vary_speed=self.config.training.vary_speed if varied else 0.0,
         )
 
     def _listen(self) -> bool:

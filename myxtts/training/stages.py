@@ -42,6 +42,7 @@ def make_stage(
             model.conditioning,
             dvae,
             alignment_weight=config.training.alignment_weight or 0.0,
+            code_noise=config.training.code_noise,
             alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
         )
     frozen = FrozenParts(

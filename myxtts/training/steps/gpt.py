@@ -19,8 +19,12 @@ from myxtts.models.gpt import (
     gpt_losses,
 )
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
+from myxtts.models.layers import dropout_mask
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
+
+_NOISE_SITE = 1 << 20
+"""Draws of the noise, apart from those of the GPT's own dropout, whose sites are counted from 0."""
 
 
 class GPTStage(TrainingStage):
@@ -36,6 +40,7 @@ class GPTStage(TrainingStage):
         *,
         alignment_weight: float = 0.0,
         alignment_heads: AlignmentHeads = DEFAULT_ALIGNMENT_HEADS,
+        code_noise: float = 0.0,
     ) -> None:
         self.gpt = gpt
         self.conditioning = conditioning
@@ -45,6 +50,7 @@ class GPTStage(TrainingStage):
         self._encode = tf.function(self._encode_waves, autograph=False, reduce_retracing=True)
         self._alignment_weight = alignment_weight
         self._alignment_heads = alignment_heads if alignment_weight else ()
+        self._code_noise = code_noise
 
     @property
     def alignment_heads(self) -> AlignmentHeads:
@@ -108,10 +114,13 @@ class GPTStage(TrainingStage):
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         latents_BLD = self.conditioning(batch["reference"], batch["reference_lengths"])
-        clip = (batch["text"], batch["text_lengths"], batch["codes"], batch["code_lengths"])
+        text, lengths_B = (batch["text"], batch["text_lengths"]), batch["code_lengths"]
+        read_BT = batch["codes"]
+        if seed is not None:
+            read_BT = with_noise(read_BT, self._code_noise, self.gpt.config.audio_codes, seed)
         heads = self._alignment_heads if "alignment" in batch else ()
-        output = self.gpt(latents_BLD, *clip, seed=seed, alignment_heads=heads)
-        losses = gpt_losses(self.gpt, output, *clip, alignment_BT=batch.get("alignment"))
+        output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
+        losses = gpt_losses(self.gpt, output, *text, batch["codes"], lengths_B, alignment_BT=batch.get("alignment"))
         terms = {
             "text": LossTerm(losses.text, TEXT_LOSS_WEIGHT),
             "audio": LossTerm(losses.audio, AUDIO_LOSS_WEIGHT),
@@ -119,3 +128,13 @@ class GPTStage(TrainingStage):
         if heads:
             terms["alignment"] = LossTerm(losses.alignment, self._alignment_weight)
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})
+
+
+def with_noise(codes_BT: tf.Tensor, share: float, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
+    """The codes with a share of them drawn anew from the vocabulary, decided by the seed alone."""
+    kept_BT = dropout_mask(tf.shape(codes_BT), share, seed, _NOISE_SITE)
+    if kept_BT is None:
+        return codes_BT
+    drawn_from = tf.random.experimental.stateless_fold_in(seed, _NOISE_SITE + 1)
+    others_BT = tf.random.stateless_uniform(tf.shape(codes_BT), drawn_from, 0, vocabulary, codes_BT.dtype)
+    return tf.where(kept_BT, codes_BT, others_BT)

@@ -1,0 +1,94 @@
+"""What keeps a small corpus from being learnt by heart: the same clip at another speed, and codes that are others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from myxtts.config.config import XTTSConfig
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.dvae import DVAE
+from myxtts.models.gpt import GPT
+from myxtts.training.alignment import codes_of
+from myxtts.training.sources import vary_speed
+from myxtts.training.steps.gpt import GPTStage, with_noise
+from tests.small_model import SIZES
+
+RATE, CODE = 22050, 1024
+
+
+def one_clip(seconds: float, room_s: float, hertz: float = 200.0) -> dict[str, Any]:
+    """A tone in a wider batch; its alignment counts codes, so that it says which code of the clip it came from."""
+    length, width = round(seconds * RATE), round((seconds + room_s) * RATE)
+    wave = np.zeros((1, width), np.int16)
+    wave[0, :length] = 20000 * np.sin(2 * np.pi * hertz * np.arange(length) / RATE)
+    alignment = np.minimum(np.arange(codes_of(width)), codes_of(length) - 1)[None].astype(np.int32)
+    return {"wave": wave, "wave_lengths": np.array([length], np.int32), "alignment": alignment}
+
+
+def pitch(batch: dict[str, Any]) -> float:
+    wave = batch["wave"][0, : batch["wave_lengths"][0]].astype(float)
+    return float(np.sum((wave[:-1] < 0) & (wave[1:] >= 0)) / (len(wave) / RATE))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_a_varied_clip_is_the_same_sound_a_little_faster_or_slower_with_its_alignment(seed: int) -> None:
+    batch = one_clip(4.0, room_s=1.0)
+
+    vary_speed(batch, 0.1, np.random.default_rng(seed))
+
+    speed = pitch(batch) / 200.0
+    assert 0.89 < speed < 1.11
+    assert abs(speed - 1.0) > 0.003, "this clip did not vary"
+    assert batch["wave_lengths"][0] * speed == pytest.approx(4.0 * RATE, abs=CODE + 0.01 * RATE * 4)
+    assert not batch["wave"][0, batch["wave_lengths"][0] :].any()
+    codes = np.arange(codes_of(int(batch["wave_lengths"][0])) - 1)
+    came_from = batch["alignment"][0, : len(codes)]
+    assert np.all(came_from - codes * speed < 1.5)
+    assert np.all(came_from - codes * speed > -1.5)
+
+
+def test_a_clip_without_room_behind_it_is_not_slowed_down() -> None:
+    for seed in range(20):
+        batch = one_clip(1.0, room_s=0.0)
+        vary_speed(batch, 0.3, np.random.default_rng(seed))
+        assert pitch(batch) > 195.0
+
+
+def test_the_same_draw_varies_the_same_and_another_one_differently() -> None:
+    first, again, other = (one_clip(1.0, room_s=0.5) for _ in range(3))
+    for batch, seed in ((first, 1), (again, 1), (other, 2)):
+        vary_speed(batch, 0.1, np.random.default_rng(seed))
+
+    assert np.array_equal(first["wave"], again["wave"])
+    assert not np.array_equal(first["wave"], other["wave"])
+
+
+def test_noise_draws_its_share_of_the_codes_anew() -> None:
+    codes = tf.zeros([40, 250], tf.int32)
+
+    read = with_noise(codes, 0.25, 1024, tf.constant([3, 4])).numpy()
+
+    assert np.mean(read != 0) == pytest.approx(0.25, abs=0.02)
+    assert 0 <= read.min() < read.max() < 1024
+    assert np.array_equal(with_noise(codes, 0.25, 1024, tf.constant([3, 4])), read)
+    assert not with_noise(codes, 0.0, 1024, tf.constant([3, 4])).numpy().any()
+
+
+def test_the_gpt_reads_noise_only_while_it_learns() -> None:
+    config = XTTSConfig(model_size="tiny", dropout=0.0, text_vocab=16, **SIZES).model
+    parts = GPT(config), Conditioning(config), DVAE(config)
+    for part in parts:
+        part.build()
+    clean, noisy = (GPTStage(*parts, code_noise=noise) for noise in (0.0, 0.5))
+    mel = tf.random.stateless_normal([2, 64, 80], [1, 2])
+    batch = clean.from_mels(tf.ones([2, 6], tf.int32), mel, tf.constant([6, 5]), tf.constant([64, 60]))
+
+    def loss(stage: GPTStage, seed: tf.Tensor | None) -> float:
+        return float(stage.objective(batch, seed=seed, step=tf.constant(0)).terms["audio"].mean)
+
+    assert loss(noisy, None) == loss(clean, None) == loss(clean, tf.constant([1, 2]))
+    assert loss(noisy, tf.constant([1, 2])) != loss(clean, None)
