@@ -33,7 +33,7 @@ class GuardConfig:
     """Fewer codes for each text token are no speech of it; the fastest speakers have about 1."""
 
     tail_codes: int = 24
-    """Codes that may follow once the alignment has reached the end of the text."""
+    """Codes that may follow once the alignment has reached the end of the text, or has gone as far as it ever goes."""
 
     skip_tokens: int = 6
     """Text tokens that the alignment may jump over at once."""
@@ -86,14 +86,16 @@ def judge(
     loop = loop_start(codes, guards)
     if loop is not None:
         return Verdict("loop", loop)
-    end = None if spoken_token is None or len(spoken_token) == 0 else _text_end(spoken_token, text_tokens)
+    looked_at = spoken_token if spoken_token is not None and len(spoken_token) else None
+    end = None if looked_at is None else _text_end(looked_at, text_tokens)
     if end is not None and len(codes) - end > guards.tail_codes:
         return Verdict("tail", end + guards.tail_codes)
     if not stopped:
-        return Verdict("no stop", len(codes))
+        got = len(codes) if looked_at is None else _last_advance(looked_at) + guards.tail_codes
+        return Verdict("no stop", min(got, len(codes)))
     if len(codes) < max(1, int(text_tokens * guards.least_codes_per_token)):
         return Verdict("short", len(codes))
-    if spoken_token is not None and len(spoken_token) and _largest_jump(spoken_token) > guards.skip_tokens:
+    if looked_at is not None and _largest_jump(looked_at) > guards.skip_tokens:
         return Verdict("skip", len(codes))
     return Verdict(None, len(codes))
 
@@ -103,6 +105,11 @@ def _text_end(spoken_token: np.ndarray, text_tokens: int) -> int | None:
     before = np.flatnonzero(spoken_token < text_tokens - 1)
     end = int(before[-1]) + 1 if len(before) else 0
     return end if end < len(spoken_token) else None
+
+
+def _last_advance(spoken_token: np.ndarray) -> int:
+    """The code at which the alignment was first as far as it ever got: what follows says nothing new."""
+    return int(np.argmax(spoken_token))
 
 
 def _largest_jump(spoken_token: np.ndarray) -> int:

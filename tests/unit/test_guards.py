@@ -39,6 +39,15 @@ def test_speech_that_did_not_stop_is_a_fault_and_keeps_all_codes() -> None:
     assert judge(speech(80), True, 20, GUARDS).good
 
 
+def test_speech_that_wanders_and_does_not_stop_is_cut_where_it_stopped_getting_on() -> None:
+    spoken_token = np.concatenate([np.arange(12).repeat(3), np.tile([4, 5, 6, 11], 30)])
+
+    verdict = judge(speech(156), False, 20, GUARDS, spoken_token)
+
+    # Token 11 of 20 is first looked at by code 33, and 10 more codes may follow.
+    assert (verdict.fault, verdict.keep) == ("no stop", 43)
+
+
 def test_a_tail_after_the_text_is_cut() -> None:
     spoken_token = np.concatenate([np.arange(20).repeat(3), np.full(60, 20)])
 
