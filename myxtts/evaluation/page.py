@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
+from itertools import compress
 from pathlib import Path
 
 from myxtts.evaluation.evaluate import SPEECH, SYSTEMS, Row, Summary
@@ -13,6 +14,7 @@ from myxtts.monitoring.report import audio_player
 
 MOST_ITEMS = 12
 """Items of each group whose sounds are in the page."""
+UNKNOWN = "–"
 HEADS = (
     *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "next voice"),
     *("right voice", "naturalness", "length", "failures"),
@@ -35,10 +37,17 @@ def cells(line: Summary) -> tuple[str, ...]:
     )
 
 
+def table(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
+    """The heads and a row for each line, without the columns that nobody judged."""
+    rows = [cells(line) for line in summaries]
+    judged = [any(row[column] != UNKNOWN for row in rows) for column in range(len(HEADS))]
+    return [tuple(compress(row, judged)) for row in (HEADS, *rows)]
+
+
 def text_table(summaries: Sequence[Summary]) -> str:
     """For the terminal: columns as wide as they must be; figures to the right."""
-    rows = [HEADS, *(cells(line) for line in summaries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+    rows = table(summaries)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if column == 0 else cell.rjust(width)
@@ -64,8 +73,8 @@ def write_page(
 ) -> None:
     """One page that needs nothing else; sounds of the first items are in it, all lie in their folder."""
     style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
-    head = "".join(f'<th class="n">{escape(name)}</th>' if name else "<th></th>" for name in HEADS)
-    lines = "".join(_line(line) for line in summaries)
+    head, *lines = table(summaries)
+    figures = _line(head, "th") + "".join(_line(line, "td") for line in lines)
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in judge_lines(judges))
     groups = dict.fromkeys(row.group for row in rows)
     sections = "".join(_group(group, [row for row in rows if row.group == group], sounds) for group in groups)
@@ -73,7 +82,7 @@ def write_page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
-        f'<div class="card"><table><tr>{head}</tr>{lines}</table></div>{notes}{sections}'
+        f'<div class="card"><table>{figures}</table></div>{notes}{sections}'
         "</main></body></html>\n"
     )
     unfinished = path.with_suffix(".html.part")
@@ -89,9 +98,10 @@ def _group(group: str, rows: Sequence[Row], sounds: Path) -> str:
     return f"<h2>{escape(group) if group else 'Listen'}</h2>{cards}{more}"
 
 
-def _line(line: Summary) -> str:
-    first, *rest = cells(line)
-    return f"<tr><td>{escape(first)}</td>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in rest) + "</tr>"
+def _line(line: Sequence[str], tag: str) -> str:
+    first, *rest = line
+    figures = "".join(f'<{tag} class="n">{escape(cell)}</{tag}>' for cell in rest)
+    return f'<tr><{tag} class="name">{escape(first)}</{tag}>{figures}</tr>'
 
 
 def _item(rows: Sequence[Row], sounds: Path) -> str:
@@ -111,8 +121,8 @@ def _sound(row: Row, sounds: Path) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return UNKNOWN if share is None else f"{100 * share:.1f} %"
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    return UNKNOWN if value is None else f"{value:.2f}"

@@ -69,6 +69,8 @@ def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
     table = text_table([speech, real]).splitlines()
     assert len({len(line) for line in table}) == 1
     assert "25.0 %" in table[1]
+    assert "similarity" in table[0]
+    assert "naturalness" not in table[0], "a column that nobody judged"
 
 
 def test_the_page_escapes_texts_and_says_what_is_missing(tmp_path: Path) -> None:
