@@ -2,7 +2,8 @@
 
 A row's matrix products read every weight once and take a millisecond at the small size; as long again goes into
 starting operations, so each one that can be left out counts. Weights are read before the loop and handed in. Sizes in
-names: B batch, C cache positions, D width, H heads, d head width, V audio vocabulary.
+names: B batch, C cache positions, D width, H heads, d head width, V audio vocabulary, R rows of a layer's cache: one
+for every (key or value, batch row, head, position).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from myxtts.models.gpt import GPT, Block
-from myxtts.models.layers import LayerNorm, Linear, gelu_forward, linear, normalised
+from myxtts.models.layers import MASKED, LayerNorm, Linear, gelu_forward, normalised
 
 Pair = tuple[tf.Tensor, tf.Tensor]
-"""Kernel and bias of a product, or gamma and beta of a norm."""
+"""Gamma and beta of a norm, or kernel and *negative* bias of a product: TensorFlow would make one operation of a product
+and a sum, which is slower for a single row than the two, but leaves a difference alone."""
 
 
 class BlockWeights(NamedTuple):
@@ -39,12 +41,14 @@ class StepWeights(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a step writes in the cache, worked out once for all layers."""
+    """Where a step writes in the caches and where it may look, worked out once for all layers."""
 
     rows: tf.Tensor
-    """Rows of one position, for every batch row and head, in a cache seen as [B * H * C, d]."""
+    """Cache rows of the new position, in the order in which a step makes them: batch row, key or value, head."""
     cache_shape: tf.Tensor
     heads: int
+    blocked_B11C: tf.Tensor
+    """0 where the step may look and large where not."""
 
 
 def read_weights(gpt: GPT) -> StepWeights:
@@ -54,7 +58,7 @@ def read_weights(gpt: GPT) -> StepWeights:
         return tf.cast(tf.convert_to_tensor(variable), gpt.compute_dtype)
 
     def dense(layer: Linear) -> Pair:
-        return read(layer.kernel), read(layer.bias)
+        return read(layer.kernel), -read(layer.bias)
 
     def norm(layer: LayerNorm) -> Pair:
         return read(layer.gamma), read(layer.beta)
@@ -69,63 +73,68 @@ def read_weights(gpt: GPT) -> StepWeights:
             down=dense(block.down),
         )
 
+    kernel_DV, minus_bias_V = dense(gpt.audio_head)
+    # The start token is no code: nothing could decode it.
+    never_V = tf.one_hot(gpt.audio_start, gpt.config.audio_codes + 2, -MASKED)
     return StepWeights(
         embedding=read(gpt.audio_embedding.table),
         position=read(gpt.audio_position.table),
         blocks=tuple(block_weights(block) for block in gpt.blocks),
         last_norm=norm(gpt.last_norm),
         head_norm=norm(gpt.head_norm),
-        head=dense(gpt.audio_head),
+        head=(kernel_DV, minus_bias_V + tf.cast(never_V, minus_bias_V.dtype)),
     )
 
 
 def predict(hidden_BD: tf.Tensor, weights: StepWeights) -> tf.Tensor:
     """Logits of the next code, [B, V]."""
-    return tf.cast(linear(hidden_BD, *weights.head), tf.float32)
+    return tf.cast(_product(hidden_BD, *weights.head), tf.float32)
 
 
 def block_step(
-    weights: BlockWeights,
-    x_BD: tf.Tensor,
-    keys_BHCd: tf.Tensor,
-    values_BHCd: tf.Tensor,
-    place: Place,
-    blocked_B11C: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """`Block.call` for one position; `blocked` is 0 where it may look and large where not."""
-    width = x_BD.shape[-1] // place.heads
-    qkv = tf.reshape(linear(normalised(x_BD, *weights.attention_norm), *weights.qkv), [-1, 3, place.heads, width])
-    query, key, value = tf.unstack(qkv, 3, axis=1)
-    keys_BHCd = _written(keys_BHCd, place, key)
-    values_BHCd = _written(values_BHCd, place, value)
-    # Subtracted, not added: a sum would become one operation with the product, which is slower for a single query.
-    scores = tf.matmul(query[:, :, None] * width**-0.5, keys_BHCd, transpose_b=True) - blocked_B11C
-    probabilities = tf.nn.softmax(scores)
-    found_BD = tf.reshape(tf.matmul(probabilities, values_BHCd), [-1, x_BD.shape[-1]])
-    x_BD = _added(x_BD, found_BD, *weights.attention_out)
-    fed = gelu_forward(linear(normalised(x_BD, *weights.feed_norm), *weights.up))
-    return _added(x_BD, fed, *weights.down), keys_BHCd, values_BHCd, probabilities
+    weights: BlockWeights, x_BD: tf.Tensor, cache_Rd: tf.Tensor, place: Place
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """`Block.call` for one position: x, the cache with that position in it, and where the queries look."""
+    width = x_BD.shape[-1]
+    head_width = width // place.heads
+    qkv_BE = _product(normalised(x_BD, *weights.attention_norm), *weights.qkv)
+    query_BD, new_BE = tf.split(qkv_BE, [width, 2 * width], 1)
+    query_BH1d = tf.reshape(query_BD * head_width**-0.5, [-1, place.heads, 1, head_width])
+    cache_Rd = _written(cache_Rd, place, tf.reshape(new_BE, [-1, head_width]))
+    cache_2BHCd = tf.reshape(cache_Rd, place.cache_shape)
+    cache_2BHCd.set_shape([2, None, place.heads, None, head_width])
+    keys_BHCd, values_BHCd = tf.unstack(cache_2BHCd)
+    probabilities = tf.nn.softmax(tf.matmul(query_BH1d, keys_BHCd, transpose_b=True) - place.blocked_B11C)
+    found_BD = tf.reshape(tf.matmul(probabilities, values_BHCd), [-1, width])
+    x_BD += _product(found_BD, *weights.attention_out)
+    fed = gelu_forward(_product(normalised(x_BD, *weights.feed_norm), *weights.up))
+    return x_BD + _product(fed, *weights.down), cache_Rd, probabilities
 
 
-def _added(x_BD: tf.Tensor, y_BE: tf.Tensor, kernel_ED: tf.Tensor, bias_D: tf.Tensor) -> tf.Tensor:
-    """x + y @ kernel + bias. The bias joins x first, or the product would become a slower one with a bias."""
-    return (x_BD + bias_D) + tf.matmul(y_BE, kernel_ED)
+def _product(x_BD: tf.Tensor, kernel_DE: tf.Tensor, minus_bias_E: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(x_BD, kernel_DE) - minus_bias_E
 
 
-def place_of(batch: tf.Tensor, heads: int, capacity: tf.Tensor, width: int, position: tf.Tensor) -> Place:
-    rows = tf.range(batch * heads) * capacity + position
-    return Place(rows, tf.stack([batch, heads, capacity, width]), heads)
-
-
-def _written(cache_BHCd: tf.Tensor, place: Place, new_BHd: tf.Tensor) -> tf.Tensor:
+def _written(cache_Rd: tf.Tensor, place: Place, new_rows: tf.Tensor) -> tf.Tensor:
     """The same buffer with one position changed: TensorFlow's scatter would copy the cache at every step.
 
     Safe because nothing else holds the buffer: growing the cache made it, and what reads it comes before the next
     write.
     """
-    width = cache_BHCd.shape[-1]
-    flat = tf.reshape(cache_BHCd, [-1, width])
-    flat = tf.raw_ops.InplaceUpdate(x=flat, i=place.rows, v=tf.reshape(new_BHd, [-1, width]))
-    written = tf.reshape(flat, place.cache_shape)
-    written.set_shape([None, cache_BHCd.shape[1], None, width])
-    return written
+    return tf.raw_ops.InplaceUpdate(x=cache_Rd, i=place.rows, v=new_rows)
+
+
+def cache_of(key_BHCd: tf.Tensor, value_BHCd: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.stack([key_BHCd, value_BHCd]), [-1, key_BHCd.shape[-1]])
+
+
+def grown_cache(cache_Rd: tf.Tensor, cache_shape: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
+    """A copy of the cache with room for `by` more positions."""
+    padded = tf.pad(tf.reshape(cache_Rd, cache_shape), [[0, 0], [0, 0], [0, 0], [0, by], [0, 0]])
+    return tf.reshape(padded, [-1, cache_Rd.shape[-1]])
+
+
+def first_rows(batch: tf.Tensor, heads: int, capacity: tf.Tensor) -> tf.Tensor:
+    """The caches' rows of position 0, in the order of `Place.rows`."""
+    part_B21 = tf.range(2)[:, None] * batch + tf.range(batch)[:, None, None]
+    return tf.reshape((part_B21 * heads + tf.range(heads)) * capacity, [-1])

@@ -16,9 +16,18 @@ import tensorflow as tf
 
 from myxtts.errors import ConfigError
 from myxtts.models.attention import attention_probabilities
-from myxtts.models.cached_step import StepWeights, block_step, place_of, predict, read_weights
+from myxtts.models.cached_step import (
+    Place,
+    StepWeights,
+    block_step,
+    cache_of,
+    first_rows,
+    grown_cache,
+    predict,
+    read_weights,
+)
 from myxtts.models.gpt import GPT, AlignmentHeads
-from myxtts.models.layers import MASKED, length_mask, normalised
+from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
 from myxtts.models.sampling import Sampling, SamplingTensors, draw, penalise, random_numbers
 
 GROWTH = 64
@@ -43,8 +52,8 @@ class Request(NamedTuple):
     text_lengths_B: tf.Tensor
     text_width: tf.Tensor
     """Tokens of the longest text."""
-    uniform_BN: tf.Tensor
-    min_codes_B: tf.Tensor
+    uniform_NB1: tf.Tensor
+    min_codes_B1: tf.Tensor
     max_codes_B: tf.Tensor
     sampling: SamplingTensors
 
@@ -56,13 +65,15 @@ class State(NamedTuple):
     finished_B: tf.Tensor
     lengths_B: tf.Tensor
     stopped_B: tf.Tensor
-    seen_BV: tf.Tensor
+    penalty_BV: tf.Tensor
+    """1, or the repetition penalty for codes that were spoken."""
     hidden_BD: tf.Tensor
     """Normalised hidden state that predicts the next code."""
     spoken_B: tf.Tensor
-    bias_BC: tf.Tensor
-    keys: tuple[tf.Tensor, ...]
-    values: tuple[tf.Tensor, ...]
+    blocked_BC: tf.Tensor
+    """0 where a step may look and large at the padding of the prompt."""
+    caches_Rd: tuple[tf.Tensor, ...]
+    """Each layer's keys and values."""
 
 
 class Record(NamedTuple):
@@ -101,7 +112,7 @@ class Generator:
     ) -> Generated:
         """Codes until every row has stopped or is at its limit."""
         inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
-        lengths, stopped, *made = self._whole(*inputs, request)
+        lengths, stopped, *made = self._call(self._whole, *inputs, request)
         codes, latents, spoken = _batch_first(*made)
         return Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken)
 
@@ -121,10 +132,10 @@ class Generator:
         if chunk < 1:
             raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
         inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
-        state = self._begin(*inputs, request)
+        state = self._call(self._begin, *inputs, request)
         spoken_so_far = np.zeros(int(request.text_lengths_B.shape[0]), np.int32)
         while not bool(tf.reduce_all(state.finished_B)):
-            state, *made = self._chunk(state, request, tf.constant(chunk))
+            state, *made = self._call(self._chunk, state, request, tf.constant(chunk))
             lengths = state.lengths_B.numpy()
             codes, latents, spoken = _batch_first(*made)
             yield Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken)
@@ -143,15 +154,15 @@ class Generator:
         text_BU = tf.convert_to_tensor(text_BU, tf.int32)
         batch = int(text_BU.shape[0])
         limit = self.gpt.config.max_audio_tokens
-        self.gpt.text_inputs(text_BU, tf.convert_to_tensor(text_lengths_B, tf.int32))
+        self.gpt.refuse_long_text(text_BU.shape[1])
         most = np.minimum(_per_row("max_codes", limit if max_codes is None else max_codes, batch), limit)
         request = Request(
             text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
             text_width=tf.constant(text_BU.shape[1]),
-            uniform_BN=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
-            min_codes_B=tf.constant(_per_row("min_codes", min_codes, batch)),
+            uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
+            min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
             max_codes_B=tf.constant(most),
-            sampling=(sampling or Sampling()).tensors(limit + 2),
+            sampling=(sampling or Sampling()).tensors(self.gpt.config.audio_codes + 2),
         )
         latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
         expected = self.gpt.config.conditioning_latents, self.gpt.config.gpt_width
@@ -164,6 +175,16 @@ class Generator:
         if latents_BLD.shape[0] == 1 and batch > 1:
             latents_BLD = tf.repeat(latents_BLD, batch, 0)
         return (latents_BLD, text_BU), request
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        """The function on the executor that takes operations in a fixed order.
+
+        The usual one looks for what could run side by side and hands every tensor of the loop through operations of
+        its own in every turn: a quarter of a step that is one chain of small operations. On a GPU it stays.
+        """
+        executor = "SINGLE_THREADED_EXECUTOR" if on_cpu(self.gpt.audio_head.kernel) else ""
+        with tf.experimental.function_executor_type(executor):
+            return function(*arguments)
 
     @property
     def traces(self) -> int:
@@ -202,11 +223,10 @@ class Generator:
         x_BPD = tf.concat([latents_BLD, gpt.embed_text(text_in), gpt.embed_audio(start)], 1)
         text_mask_BU = length_mask(request.text_lengths_B + 2, tf.shape(text_in)[1])
         bias = gpt.attention_bias(latents_BLD.shape[1], text_mask_BU, 1, x_BPD.dtype)
-        keys, values, looked = [], [], []
+        caches, looked = [], []
         for layer, block in enumerate(gpt.blocks):
             x_BPD, query, key, value = block(x_BPD, [bias], None, site=0)
-            keys.append(key)
-            values.append(value)
+            caches.append(cache_of(key, value))
             for head in (head for at, head in self.heads if at == layer):
                 looked.append(attention_probabilities(query[:, head, -1:], key[:, head], bias[:, 0, -1:])[:, 0])
         text = tf.shape(text_BU)[1]
@@ -215,20 +235,19 @@ class Generator:
             finished_B=request.max_codes_B <= 0,
             lengths_B=tf.zeros([batch], tf.int32),
             stopped_B=tf.zeros([batch], tf.bool),
-            seen_BV=tf.zeros([batch, gpt.config.audio_codes + 2], tf.bool),
+            penalty_BV=tf.ones([batch, gpt.config.audio_codes + 2]),
             hidden_BD=gpt.head_norm(gpt.last_norm(x_BPD[:, -1])),
             spoken_B=_spoken_token(looked, latents_BLD.shape[1], text, batch),
-            bias_BC=bias[:, 0, -1],
-            keys=tuple(keys),
-            values=tuple(values),
+            blocked_BC=-bias[:, 0, -1],
+            caches_Rd=tuple(caches),
         )
 
     def _advance(
         self, state: State, record: Record, request: Request, until: tf.Tensor, first: tf.Tensor
     ) -> tuple[State, Record]:
         """Steps until `until` or until every row is finished; the record starts at step `first`."""
-        offset = tf.shape(state.bias_BC)[1] - state.step
-        state = _grown(state, until - state.step)
+        room = self._room(state, until)
+        state = self._grown(state, until - state.step)
         # Outside the loop: inside, every weight would be looked up again for every code.
         weights = read_weights(self.gpt)
 
@@ -240,8 +259,8 @@ class Generator:
                 record.latents.write(at, state.hidden_BD),
                 record.spoken.write(at, state.spoken_B),
             )
-            marked = self._mark(state, code_B, request)
-            return self._feed(marked, code_B, state.step + offset, request, weights), record
+            place = room.at(state.step)
+            return self._feed(self._mark(state, code_B, request), code_B, place, request, weights), record
 
         state, record = tf.while_loop(
             lambda state, record: (state.step < until) & ~tf.reduce_all(state.finished_B),
@@ -252,14 +271,10 @@ class Generator:
         return state, record
 
     def _choose(self, state: State, request: Request, weights: StepWeights) -> tf.Tensor:
-        gpt = self.gpt
-        logits_BV = predict(state.hidden_BD, weights)
-        logits_BV = penalise(logits_BV, state.seen_BV, request.sampling.penalty)
-        early_B1 = (state.step < request.min_codes_B)[:, None]
-        column_V = tf.range(gpt.config.audio_codes + 2)
-        # The start token is no code: nothing could decode it.
-        banned = (column_V == gpt.audio_start) | (early_B1 & (column_V == gpt.audio_stop))
-        return draw(tf.where(banned, MASKED, logits_BV), request.sampling, request.uniform_BN[:, state.step])
+        logits_BV = penalise(predict(state.hidden_BD, weights), state.penalty_BV)
+        early_B1 = tf.cast(state.step < request.min_codes_B1, tf.float32)
+        stop_V = tf.one_hot(self.gpt.audio_stop, self.gpt.config.audio_codes + 2, MASKED)
+        return draw(logits_BV + early_B1 * stop_V, request.sampling, tf.gather(request.uniform_NB1, state.step))
 
     def _mark(self, state: State, code_B: tf.Tensor, request: Request) -> State:
         """Who has finished with this code, and how long the rows are."""
@@ -271,36 +286,71 @@ class Generator:
             lengths_B=lengths_B,
             stopped_B=state.stopped_B | stops_B,
             finished_B=state.finished_B | stops_B | (lengths_B >= request.max_codes_B),
-            seen_BV=state.seen_BV | tf.one_hot(code_B, self.gpt.config.audio_codes + 2, True, False, dtype=tf.bool),
+            penalty_BV=tf.maximum(
+                state.penalty_BV, tf.one_hot(code_B, state.penalty_BV.shape[1], request.sampling.penalty, 1.0)
+            ),
         )
 
-    def _feed(
-        self, state: State, code_B: tf.Tensor, position: tf.Tensor, request: Request, weights: StepWeights
-    ) -> State:
-        """Run the blocks on one new code per row, writing its keys and values at `position` of the cache."""
-        gpt = self.gpt
-        batch = tf.shape(code_B)[0]
+    def _feed(self, state: State, code_B: tf.Tensor, place: Place, request: Request, weights: StepWeights) -> State:
+        """Run the blocks on one new code per row, writing its keys and values at `place`."""
         x_BD = tf.gather(weights.embedding, code_B) + tf.gather(weights.position, state.step)
-        capacity = tf.shape(state.bias_BC)[1]
-        bias_BC = tf.where(tf.range(capacity) == position, 0.0, state.bias_BC)
-        blocked_B11C = -bias_BC[:, None, None]
-        heads = gpt.config.gpt_heads
-        place = place_of(batch, heads, capacity, gpt.config.gpt_width // heads, position)
-        keys, values, looked = [], [], []
+        caches, looked = [], []
         for layer, block in enumerate(weights.blocks):
-            x_BD, key, value, probabilities = block_step(
-                block, x_BD, state.keys[layer], state.values[layer], place, blocked_B11C
-            )
-            keys.append(key)
-            values.append(value)
+            x_BD, cache, probabilities = block_step(block, x_BD, state.caches_Rd[layer], place)
+            caches.append(cache)
             looked += [probabilities[:, head, 0] for at, head in self.heads if at == layer]
+        latents = self.gpt.config.conditioning_latents
         return state._replace(
             hidden_BD=normalised(normalised(x_BD, *weights.last_norm), *weights.head_norm),
-            spoken_B=_spoken_token(looked, gpt.config.conditioning_latents, request.text_width, batch),
-            bias_BC=bias_BC,
-            keys=tuple(keys),
-            values=tuple(values),
+            spoken_B=_spoken_token(looked, latents, request.text_width, tf.shape(code_B)[0]),
+            caches_Rd=tuple(caches),
         )
+
+    def _room(self, state: State, until: tf.Tensor) -> Room:
+        """The places of the steps before `until`."""
+        batch, written = tf.unstack(tf.shape(state.blocked_BC))
+        capacity = written + until - state.step
+        position_N1 = tf.range(written, capacity)[:, None]
+        blocked_BC = tf.pad(state.blocked_BC, [[0, 0], [0, until - state.step]])
+        later_NC = tf.where(tf.range(capacity) > position_N1, tf.cast(-MASKED, blocked_BC.dtype), 0)
+        return Room(
+            first_step=state.step,
+            first_rows=first_rows(batch, self.gpt.config.gpt_heads, capacity) + written,
+            cache_shape=self._cache_shape(batch, capacity),
+            blocked_B11C=blocked_BC[:, None, None],
+            later_NC=later_NC,
+            heads=self.gpt.config.gpt_heads,
+        )
+
+    def _cache_shape(self, batch: tf.Tensor, capacity: tf.Tensor) -> tf.Tensor:
+        heads = self.gpt.config.gpt_heads
+        return tf.stack([2, batch, heads, capacity, self.gpt.config.gpt_width // heads])
+
+    def _grown(self, state: State, by: tf.Tensor) -> State:
+        """Caches of their own for the steps that follow, with room for `by` more positions."""
+        shape = self._cache_shape(*tf.unstack(tf.shape(state.blocked_BC)))
+        return state._replace(
+            blocked_BC=tf.pad(state.blocked_BC, [[0, 0], [0, by]]),
+            caches_Rd=tuple(grown_cache(cache, shape, by) for cache in state.caches_Rd),
+        )
+
+
+class Room(NamedTuple):
+    """What stays the same until the caches grow again."""
+
+    first_step: tf.Tensor
+    first_rows: tf.Tensor
+    """Cache rows of the first step's position."""
+    cache_shape: tf.Tensor
+    blocked_B11C: tf.Tensor
+    later_NC: tf.Tensor
+    """Large at the positions behind each step's own, which have not been written."""
+    heads: int
+
+    def at(self, step: tf.Tensor) -> Place:
+        number = step - self.first_step
+        blocked_B11C = self.blocked_B11C + tf.gather(self.later_NC, number)
+        return Place(self.first_rows + number, self.cache_shape, self.heads, blocked_B11C)
 
 
 def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
@@ -311,23 +361,12 @@ def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, bat
     return tf.argmax(tf.add_n(over_text), -1, tf.int32)[:, None]
 
 
-def _grown(state: State, by: tf.Tensor) -> State:
-    """Room for more positions, masked until they are written."""
-    paddings = [[0, 0], [0, 0], [0, by], [0, 0]]
-    return state._replace(
-        bias_BC=tf.pad(state.bias_BC, [[0, 0], [0, by]], constant_values=MASKED),
-        keys=tuple(tf.pad(key, paddings) for key in state.keys),
-        values=tuple(tf.pad(value, paddings) for value in state.values),
-    )
-
-
 def _loop_shapes(state: State) -> State:
     """Shapes of the state in a loop, free in the batch and in the cache's length."""
     shapes: State = tf.nest.map_structure(
         lambda tensor: tf.TensorShape([None, *tensor.shape[1:]]), state._replace(step=state.lengths_B)
     )
-    cache = tuple(tf.TensorShape([None, key.shape[1], None, key.shape[3]]) for key in state.keys)
-    return shapes._replace(step=tf.TensorShape([]), bias_BC=tf.TensorShape([None, None]), keys=cache, values=cache)
+    return shapes._replace(step=tf.TensorShape([]), blocked_BC=tf.TensorShape([None, None]))
 
 
 def _new_record(size: tf.Tensor) -> Record:

@@ -150,15 +150,18 @@ class GPT(Part):
 
     def text_inputs(self, text_BU: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
         """[start, text, stop], the stop right behind each row's own text."""
-        limit = self.config.max_text_tokens
-        if text_BU.shape[1] is not None and text_BU.shape[1] > limit:
-            raise DataError(
-                f"a text of {text_BU.shape[1]} tokens is longer than the {limit} that the model has positions for",
-                hint="split the text, or raise --max-text-tokens and train with it",
-            )
+        self.refuse_long_text(text_BU.shape[1])
         text = tf.pad(tf.cast(text_BU, tf.int32), [[0, 0], [1, 1]], constant_values=self.config.text_start_token)
         place = tf.range(tf.shape(text)[1])[None, :]
         return tf.where(place <= lengths_B[:, None], text, self.config.text_stop_token)
+
+    def refuse_long_text(self, tokens: int | None) -> None:
+        limit = self.config.max_text_tokens
+        if tokens is not None and tokens > limit:
+            raise DataError(
+                f"a text of {tokens} tokens is longer than the {limit} that the model has positions for",
+                hint="split the text, or raise --max-text-tokens and train with it",
+            )
 
     def audio_inputs(self, codes_BT: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
         """[start, codes, stop, ...]: one position for every target."""

@@ -102,8 +102,11 @@ def gradient_padding(kernel: Any) -> bool:
     The gradient of such a kernel is a sum over thousands of positions into rows 4096 bytes apart, which a CPU's caches
     take for one another: it runs at half the speed of its neighbours (40 instead of 75 GFLOP/s).
     """
-    device = str(getattr(getattr(kernel, "value", kernel), "device", ""))
-    return "CPU" in device.upper() and any(side % 1024 == 0 for side in kernel.shape)
+    return on_cpu(kernel) and any(side % 1024 == 0 for side in kernel.shape)
+
+
+def on_cpu(weight: Any) -> bool:
+    return "CPU" in str(getattr(getattr(weight, "value", weight), "device", "")).upper()
 
 
 def _product(x_ND: tf.Tensor, kernel_DE: tf.Tensor, bias_E: tf.Tensor | None = None) -> tf.Tensor:

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from myxtts.config.checks import at_least, in_range
-from myxtts.models.layers import MASKED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Sampling:
         greedy = self.temperature == 0.0
         return SamplingTensors(
             temperature=tf.constant(1.0 if greedy else self.temperature, tf.float32),
-            top_k=tf.constant(1 if greedy else self.top_k or vocabulary, tf.int32),
+            top_k=tf.constant(1 if greedy else min(self.top_k or vocabulary, vocabulary), tf.int32),
             top_p=tf.constant(self.top_p, tf.float32),
             penalty=tf.constant(self.repetition_penalty, tf.float32),
         )
@@ -62,22 +61,22 @@ class SamplingTensors(NamedTuple):
 
 
 def random_numbers(seeds_B: np.ndarray, count: int) -> tf.Tensor:
-    """[B, count] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
-    return tf.stack([tf.random.stateless_uniform([count], [seed, 0]) for seed in seeds_B.tolist()])
+    """[count, B, 1] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
+    return tf.stack([tf.random.stateless_uniform([count, 1], [seed, 0]) for seed in seeds_B.tolist()], 1)
 
 
-def penalise(logits_BV: tf.Tensor, seen_BV: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
-    """Make codes that were spoken already less likely, whatever the sign of their logit."""
-    return tf.where(seen_BV, tf.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty), logits_BV)
+def penalise(logits_BV: tf.Tensor, penalty_BV: tf.Tensor) -> tf.Tensor:
+    """Make codes with a penalty above 1 less likely, whatever the sign of their logit."""
+    return tf.minimum(logits_BV * penalty_BV, logits_BV / penalty_BV)
 
 
-def draw(logits_BV: tf.Tensor, sampling: SamplingTensors, uniform_B: tf.Tensor) -> tf.Tensor:
+def draw(logits_BV: tf.Tensor, sampling: SamplingTensors, uniform_B1: tf.Tensor) -> tf.Tensor:
     """One code for each row: the candidate at which the cumulative probability passes the row's random number."""
-    count = tf.minimum(sampling.top_k, tf.shape(logits_BV)[1])
-    values_BK, codes_BK = tf.math.top_k(logits_BV / sampling.temperature, count)
-    before_BK = tf.cumsum(tf.nn.softmax(values_BK), axis=-1, exclusive=True)
-    kept_BK = tf.nn.softmax(tf.where(before_BK < sampling.top_p, values_BK, MASKED))
-    passed_BK = tf.cumsum(kept_BK, axis=-1) <= uniform_B[:, None]
-    last_B = tf.reduce_sum(tf.cast(before_BK < sampling.top_p, tf.int32), -1) - 1
-    index_B = tf.minimum(tf.reduce_sum(tf.cast(passed_BK, tf.int32), -1), last_B)
+    values_BK, codes_BK = tf.math.top_k(logits_BV, sampling.top_k)
+    probabilities_BK = tf.nn.softmax(values_BK / sampling.temperature)
+    until_BK = tf.cumsum(probabilities_BK, axis=-1)
+    kept_BK = until_BK - probabilities_BK < sampling.top_p
+    # The sum of what is kept, taken from the same sums: a random number below 1 then stays before the last one kept.
+    kept_B1 = tf.reduce_max(tf.where(kept_BK, until_BK, tf.zeros_like(until_BK)), -1, keepdims=True)
+    index_B = tf.reduce_sum(tf.cast(until_BK <= uniform_B1 * kept_B1, tf.int32), -1)
     return tf.gather(codes_BK, index_B, batch_dims=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -130,14 +132,16 @@ def test_drawing_follows_the_distribution_within_top_k_and_top_p() -> None:
     probabilities = np.array([0.5, 0.25, 0.15, 0.07, 0.03])
     count = 4000
     logits_BV = tf.constant(np.tile(np.log(probabilities), (count, 1)), tf.float32)
-    uniform_B = tf.constant((np.arange(count) + 0.5) / count, tf.float32)
+    uniform_B1 = tf.constant((np.arange(count)[:, None] + 0.5) / count, tf.float32)
 
     def shares(sampling: Sampling) -> np.ndarray:
-        drawn = draw(logits_BV, sampling.tensors(5), uniform_B).numpy()
+        drawn = draw(logits_BV, sampling.tensors(5), uniform_B1).numpy()
         return np.bincount(drawn, minlength=5) / count
 
     everything = Sampling(temperature=1.0, top_k=0, top_p=1.0)
     np.testing.assert_allclose(shares(everything), probabilities, atol=2e-3)
+    more_than_there_are = Sampling(temperature=1.0, top_k=50, top_p=1.0)
+    np.testing.assert_allclose(shares(more_than_there_are), probabilities, atol=2e-3)
     top_two = Sampling(temperature=1.0, top_k=2, top_p=1.0)
     np.testing.assert_allclose(shares(top_two), [2 / 3, 1 / 3, 0, 0, 0], atol=2e-3)
     # 0.5 and 0.25 are not yet 0.8: the third belongs to the smallest set that is.
@@ -148,10 +152,26 @@ def test_drawing_follows_the_distribution_within_top_k_and_top_p() -> None:
     assert shares(GREEDY)[0] == 1.0
 
 
-def test_repetition_penalty_makes_spoken_codes_less_likely_whatever_their_sign() -> None:
-    logits = penalise(
-        tf.constant([[2.0, -2.0, 2.0, -2.0]]), tf.constant([[True, True, False, False]]), tf.constant(4.0)
+def test_without_top_k_every_code_can_be_drawn_also_by_a_gpt_of_few_positions() -> None:
+    latents, text, lengths = voice_and_text(1)
+    seeds = list(range(60))
+    generator = Generator(built_gpt(replace(TINY, max_audio_tokens=4)))
+
+    made = generator.generate(
+        latents,
+        np.repeat(text, len(seeds), 0),
+        np.repeat(lengths, len(seeds)),
+        sampling=Sampling(temperature=10.0, top_k=0, top_p=1.0),
+        seeds=seeds,
+        min_codes=1,
+        max_codes=1,
     )
+
+    assert len(np.unique(made.codes_BN[:, 0])) > 10
+
+
+def test_repetition_penalty_makes_spoken_codes_less_likely_whatever_their_sign() -> None:
+    logits = penalise(tf.constant([[2.0, -2.0, 2.0, -2.0]]), tf.constant([[4.0, 4.0, 1.0, 1.0]]))
 
     np.testing.assert_allclose(logits, [[0.5, -8.0, 2.0, -2.0]])
 
