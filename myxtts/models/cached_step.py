@@ -16,8 +16,8 @@ from myxtts.models.gpt import GPT, Block
 from myxtts.models.layers import MASKED, LayerNorm, Linear, gelu_forward, normalised
 
 Pair = tuple[tf.Tensor, tf.Tensor]
-"""Gamma and beta of a norm, or kernel and *negative* bias of a product: TensorFlow would make one operation of a product
-and a sum, which is slower for a single row than the two, but leaves a difference alone."""
+"""Gamma and beta of a norm, or kernel and *negative* bias of a product: TensorFlow would make one operation of a
+product and a sum, slower for a single row than the two. A difference it leaves alone."""
 
 
 class BlockWeights(NamedTuple):
@@ -128,13 +128,49 @@ def cache_of(key_BHCd: tf.Tensor, value_BHCd: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.stack([key_BHCd, value_BHCd]), [-1, key_BHCd.shape[-1]])
 
 
-def grown_cache(cache_Rd: tf.Tensor, cache_shape: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
+def cache_shape(gpt: GPT, blocked_BC: tf.Tensor) -> tf.Tensor:
+    """[2, B, H, C, d]: what the rows of a cache are."""
+    batch, capacity = tf.unstack(tf.shape(blocked_BC))
+    heads = gpt.config.gpt_heads
+    return tf.stack([2, batch, heads, capacity, gpt.config.gpt_width // heads])
+
+
+def grown_cache(cache_Rd: tf.Tensor, shape: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
     """A copy of the cache with room for `by` more positions."""
-    padded = tf.pad(tf.reshape(cache_Rd, cache_shape), [[0, 0], [0, 0], [0, 0], [0, by], [0, 0]])
+    padded = tf.pad(tf.reshape(cache_Rd, shape), [[0, 0], [0, 0], [0, 0], [0, by], [0, 0]])
     return tf.reshape(padded, [-1, cache_Rd.shape[-1]])
 
 
-def first_rows(batch: tf.Tensor, heads: int, capacity: tf.Tensor) -> tf.Tensor:
-    """The caches' rows of position 0, in the order of `Place.rows`."""
+class Room(NamedTuple):
+    """What the places of several steps share: all that does not change until the caches grow again."""
+
+    first_step: tf.Tensor
+    first_rows: tf.Tensor
+    """Cache rows of the first step's position."""
+    cache_shape: tf.Tensor
+    heads: int
+    blocked_B11C: tf.Tensor
+    later_NC: tf.Tensor
+    """Large at the positions behind each step's own, which have not been written."""
+
+    def at(self, step: tf.Tensor) -> Place:
+        number = step - self.first_step
+        blocked_B11C = self.blocked_B11C + tf.gather(self.later_NC, number)
+        return Place(self.first_rows + number, self.cache_shape, self.heads, blocked_B11C)
+
+
+def room_of(gpt: GPT, blocked_BC: tf.Tensor, first_step: tf.Tensor, steps: tf.Tensor) -> Room:
+    """Room for steps that write the last positions of the caches; `blocked` is large at the padding of the prompt."""
+    heads = gpt.config.gpt_heads
+    batch, capacity = tf.unstack(tf.shape(blocked_BC))
+    position_N = tf.range(capacity - steps, capacity)
     part_B21 = tf.range(2)[:, None] * batch + tf.range(batch)[:, None, None]
-    return tf.reshape((part_B21 * heads + tf.range(heads)) * capacity, [-1])
+    rows_B2H = (part_B21 * heads + tf.range(heads)) * capacity
+    return Room(
+        first_step=first_step,
+        first_rows=tf.reshape(rows_B2H, [-1]) + (capacity - steps),
+        cache_shape=cache_shape(gpt, blocked_BC),
+        heads=heads,
+        blocked_B11C=blocked_BC[:, None, None],
+        later_NC=tf.where(tf.range(capacity) > position_N[:, None], tf.cast(-MASKED, blocked_BC.dtype), 0),
+    )

@@ -21,10 +21,11 @@ from myxtts.models.cached_step import (
     StepWeights,
     block_step,
     cache_of,
-    first_rows,
+    cache_shape,
     grown_cache,
     predict,
     read_weights,
+    room_of,
 )
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
@@ -246,8 +247,9 @@ class Generator:
         self, state: State, record: Record, request: Request, until: tf.Tensor, first: tf.Tensor
     ) -> tuple[State, Record]:
         """Steps until `until` or until every row is finished; the record starts at step `first`."""
-        room = self._room(state, until)
-        state = self._grown(state, until - state.step)
+        steps = until - state.step
+        state = _grown(state, self.gpt, steps)
+        room = room_of(self.gpt, state.blocked_BC, state.step, steps)
         # Outside the loop: inside, every weight would be looked up again for every code.
         weights = read_weights(self.gpt)
 
@@ -306,51 +308,14 @@ class Generator:
             caches_Rd=tuple(caches),
         )
 
-    def _room(self, state: State, until: tf.Tensor) -> Room:
-        """The places of the steps before `until`."""
-        batch, written = tf.unstack(tf.shape(state.blocked_BC))
-        capacity = written + until - state.step
-        position_N1 = tf.range(written, capacity)[:, None]
-        blocked_BC = tf.pad(state.blocked_BC, [[0, 0], [0, until - state.step]])
-        later_NC = tf.where(tf.range(capacity) > position_N1, tf.cast(-MASKED, blocked_BC.dtype), 0)
-        return Room(
-            first_step=state.step,
-            first_rows=first_rows(batch, self.gpt.config.gpt_heads, capacity) + written,
-            cache_shape=self._cache_shape(batch, capacity),
-            blocked_B11C=blocked_BC[:, None, None],
-            later_NC=later_NC,
-            heads=self.gpt.config.gpt_heads,
-        )
 
-    def _cache_shape(self, batch: tf.Tensor, capacity: tf.Tensor) -> tf.Tensor:
-        heads = self.gpt.config.gpt_heads
-        return tf.stack([2, batch, heads, capacity, self.gpt.config.gpt_width // heads])
-
-    def _grown(self, state: State, by: tf.Tensor) -> State:
-        """Caches of their own for the steps that follow, with room for `by` more positions."""
-        shape = self._cache_shape(*tf.unstack(tf.shape(state.blocked_BC)))
-        return state._replace(
-            blocked_BC=tf.pad(state.blocked_BC, [[0, 0], [0, by]]),
-            caches_Rd=tuple(grown_cache(cache, shape, by) for cache in state.caches_Rd),
-        )
-
-
-class Room(NamedTuple):
-    """What stays the same until the caches grow again."""
-
-    first_step: tf.Tensor
-    first_rows: tf.Tensor
-    """Cache rows of the first step's position."""
-    cache_shape: tf.Tensor
-    blocked_B11C: tf.Tensor
-    later_NC: tf.Tensor
-    """Large at the positions behind each step's own, which have not been written."""
-    heads: int
-
-    def at(self, step: tf.Tensor) -> Place:
-        number = step - self.first_step
-        blocked_B11C = self.blocked_B11C + tf.gather(self.later_NC, number)
-        return Place(self.first_rows + number, self.cache_shape, self.heads, blocked_B11C)
+def _grown(state: State, gpt: GPT, by: tf.Tensor) -> State:
+    """Caches of their own for the steps that follow, with room for `by` more positions."""
+    shape = cache_shape(gpt, state.blocked_BC)
+    return state._replace(
+        blocked_BC=tf.pad(state.blocked_BC, [[0, 0], [0, by]]),
+        caches_Rd=tuple(grown_cache(cache, shape, by) for cache in state.caches_Rd),
+    )
 
 
 def _spoken_token(looked_BC: list[tf.Tensor], latents: int, text: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
