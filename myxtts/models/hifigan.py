@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
 from myxtts.models.fast_conv import fast_conv, pays, plain_conv
+from myxtts.models.layers import on_cpu
 
 INPUT_SAMPLE_RATE = 22050
 OUTPUT_SAMPLE_RATE = 24000
@@ -81,7 +82,7 @@ class Conv(keras.layers.Layer):  # type: ignore[misc]
         kernel = tf.convert_to_tensor(self.kernel)
         if training and self.dilation > 1:
             made_B1TC = _folded_conv(x_B1TC, kernel, self.dilation)
-        elif training or not _on_cpu(self.kernel):
+        elif training or not on_cpu(self.kernel):
             made_B1TC = tf.nn.conv2d(x_B1TC, kernel, 1, "SAME", dilations=self.dilation)
         elif pays(kernel) and kernel.dtype == tf.float32:
             made_B1TC = fast_conv(x_B1TC, kernel, self.dilation)
@@ -112,7 +113,7 @@ class Upsample(keras.layers.Layer):  # type: ignore[misc]
         batch, time = tf.shape(x_B1TC)[0], tf.shape(x_B1TC)[2]
         padded = tf.pad(x_B1TC, [[0, 0], [0, 0], [1, 1], [0, 0]])
         kernel = tf.convert_to_tensor(self.kernel)
-        if training or not _on_cpu(self.kernel):
+        if training or not on_cpu(self.kernel):
             phases = tf.nn.conv2d(padded, kernel, 1, "VALID")
         else:
             phases = plain_conv(padded, kernel, "VALID")
@@ -228,10 +229,6 @@ class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
         active = _masked(tf.nn.leaky_relu(x, LAST_SLOPE), _time_mask(x, lengths_B))
         wave_B1S1 = self.out(active, training=training)
         return tf.cast(_masked(tf.tanh(wave_B1S1), _time_mask(x, lengths_B)), tf.float32)[:, 0, :, 0]
-
-
-def _on_cpu(variable: Any) -> bool:
-    return "CPU" in variable.value.device
 
 
 def _folded_conv(x_B1TC: tf.Tensor, kernel: tf.Tensor, dilation: int) -> tf.Tensor:
