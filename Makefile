@@ -14,7 +14,8 @@ setup: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (about two minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@# Modules are compiled when they are first imported: compiling all of them takes a third of the installation.
+	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 # From nothing to speech in half an hour; with the outside judges: make demo EXTRAS=cpu,dev,eval

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.processes import ROOT
+from tests.fork_server import ForkedProcess
+from tests.processes import start_forked
 from tests.small_model import size_flags
 
 ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1"}
@@ -27,18 +25,10 @@ def arguments(corpus: Path, run_dir: Path, *more: str) -> list[str]:
     ]
 
 
-def started(command: list[str], run_dir: Path) -> subprocess.Popen[str]:
+def started(command: list[str], run_dir: Path) -> ForkedProcess:
     """The run in the background; what it says is in a file beside its folder."""
     with log_of(run_dir).open("a") as log:
-        return subprocess.Popen(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **ONE_THREAD},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            text=True,
-        )
+        return start_forked(*command, stdout=log, stderr=log, **ONE_THREAD)
 
 
 def log_of(run_dir: Path) -> Path:
@@ -66,7 +56,7 @@ def losses(run_dir: Path) -> dict[int, set[float]]:
     return found
 
 
-def wait_for_step(process: subprocess.Popen[str], run_dir: Path, step: int) -> None:
+def wait_for_step(process: ForkedProcess, run_dir: Path, step: int) -> None:
     """Returns when the step is in the log, or the run has ended well before it."""
     for _ in range(4800):
         if max(losses(run_dir), default=0) >= step:

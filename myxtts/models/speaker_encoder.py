@@ -40,9 +40,9 @@ class SqueezeExcite(keras.layers.Layer):  # type: ignore[misc]
         self.excite.build((None, self.width // SQUEEZE))
         self.built = True
 
-    def call(self, x_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
-        values_B1 = tf.cast(lengths_B * tf.shape(x_BFTC)[1], x_BFTC.dtype)[:, None]
-        mean_BC = tf.reduce_sum(x_BFTC * _mask(x_BFTC, lengths_B), axis=[1, 2]) / values_B1
+    def call(self, x_BFTC: tf.Tensor, mask_B1T1: tf.Tensor) -> tf.Tensor:
+        values_B1 = tf.reduce_sum(mask_B1T1, axis=[1, 2]) * tf.cast(tf.shape(x_BFTC)[1], x_BFTC.dtype)
+        mean_BC = tf.reduce_sum(x_BFTC * mask_B1T1, axis=[1, 2]) / values_B1
         return x_BFTC * self.excite(self.squeeze(mean_BC))[:, None, None]
 
 
@@ -74,15 +74,16 @@ class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
             self.shortcut_norm.build(inner)
         self.built = True
 
-    def call(self, x_BFTC: tf.Tensor, lengths_B: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        made_lengths_B = (lengths_B + self.stride - 1) // self.stride
-        made = tf.nn.relu(self.conv_1(_edged(x_BFTC, lengths_B)))
+    def call(self, x_BFTC: tf.Tensor, mask_B1T1: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """What the block makes of x, and the mask of that."""
+        made_mask_B1T1 = mask_B1T1[:, :, :: self.stride] if self.stride > 1 else mask_B1T1
+        made = tf.nn.relu(self.conv_1(_edged(x_BFTC, mask_B1T1)))
         made = self.norm_1(made, training=training)
-        made = self.norm_2(self.conv_2(_edged(made, made_lengths_B)), training=training)
-        made = self.gate(made, made_lengths_B)
+        made = self.norm_2(self.conv_2(_edged(made, made_mask_B1T1)), training=training)
+        made = self.gate(made, made_mask_B1T1)
         if self.shortcut is not None:
             x_BFTC = self.shortcut_norm(self.shortcut(x_BFTC), training=training)
-        return tf.nn.relu(made + x_BFTC), made_lengths_B
+        return tf.nn.relu(made + x_BFTC), made_mask_B1T1
 
 
 class AttentivePooling(keras.layers.Layer):  # type: ignore[misc]
@@ -101,9 +102,8 @@ class AttentivePooling(keras.layers.Layer):  # type: ignore[misc]
         self.score.build((None, None, ATTENTION_WIDTH))
         self.built = True
 
-    def call(self, x_BTC: tf.Tensor, lengths_B: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def call(self, x_BTC: tf.Tensor, valid_BT1: tf.Tensor, training: bool = False) -> tf.Tensor:
         scores_BTC = self.score(self.norm(self.hidden(x_BTC), training=training))
-        valid_BT1 = tf.sequence_mask(lengths_B, tf.shape(x_BTC)[1])[:, :, None]
         weights_BTC = tf.nn.softmax(tf.where(valid_BT1, scores_BTC, scores_BTC.dtype.min), axis=1)
         mean_BC = tf.reduce_sum(x_BTC * weights_BTC, axis=1)
         variance_BC = tf.reduce_sum(x_BTC**2 * weights_BTC, axis=1) - mean_BC**2
@@ -143,13 +143,14 @@ class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
         mel_BTF, lengths_B = log_mel(wave_BS, wave_lengths_B)
         mel_BTF = tf.cast(_instance_norm(mel_BTF, lengths_B), self.compute_dtype)
         x = tf.transpose(mel_BTF, [0, 2, 1])[..., None]
-        x = self.into_norm(tf.nn.relu(self.into(_edged(x, lengths_B))), training=training)
+        mask_B1T1 = tf.sequence_mask(lengths_B, tf.shape(x)[2], dtype=x.dtype)[:, None, :, None]
+        x = self.into_norm(tf.nn.relu(self.into(_edged(x, mask_B1T1))), training=training)
         for block in self.blocks:
-            x, lengths_B = block(x, lengths_B, training=training)
+            x, mask_B1T1 = block(x, mask_B1T1, training=training)
         # XTTS v2's order of the pooled values: channel first, then what is left of the mel channels.
         x_BTCF = tf.transpose(x, [0, 2, 3, 1])
         x_BTC = tf.reshape(x_BTCF, [tf.shape(x)[0], tf.shape(x)[2], self.pooled_width])
-        vector_BV = self.out(self.pooling(x_BTC, lengths_B, training=training))
+        vector_BV = self.out(self.pooling(x_BTC, mask_B1T1[:, 0] > 0, training=training))
         return tf.math.l2_normalize(tf.cast(vector_BV, tf.float32), axis=-1, epsilon=1e-24)
 
 
@@ -183,10 +184,6 @@ def _batch_norm(name: str) -> BatchNorm:
     return BatchNorm(epsilon=_EPSILON, momentum=0.9, name=name)
 
 
-def _mask(like_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
-    return tf.sequence_mask(lengths_B, tf.shape(like_BFTC)[2], dtype=like_BFTC.dtype)[:, None, :, None]
-
-
-def _edged(x_BFTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+def _edged(x_BFTC: tf.Tensor, mask_B1T1: tf.Tensor) -> tf.Tensor:
     """Zeros behind each row's end, and one on every side for a 3 x 3 convolution."""
-    return tf.pad(x_BFTC * _mask(x_BFTC, lengths_B), [[0, 0], [1, 1], [1, 1], [0, 0]])
+    return tf.pad(x_BFTC * mask_B1T1, [[0, 0], [1, 1], [1, 1], [0, 0]])

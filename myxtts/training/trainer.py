@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,11 +116,16 @@ class XTTSTrainer:
         # Without XLA one trace serves all bucket shapes; XLA wants one for each. No function here has Python control
         # flow over tensors, and autograph's rewriting costs ten times the tracing itself.
         options = {"autograph": False, "reduce_retracing": not jit}
-        self._run_gradients = tf.function(self._distributed_gradients, **options)
         self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_aftermath = tf.function(self._distributed_aftermath, **options)
         self._run_evaluation: Any = None  # from the first batch that is evaluated
+        self._compile_gradients()
+
+    def _compile_gradients(self) -> None:
+        """What a stage's new objective changes; the update and the validation stay as they were traced."""
+        jit = self.config.training.jit_compile
+        self._run_gradients = tf.function(self._distributed_gradients, autograph=False, reduce_retracing=not jit)
         # XLA compiles what has no collective in it: the gradient of one replica.
         self._replica_gradients: Any = self._value_and_gradients
         if jit:
@@ -141,7 +147,7 @@ class XTTSTrainer:
     def learn(self, batches: Sequence[DeviceBatch]) -> StepResult:
         """One optimiser step from `grad_accum` batches that are on the model's device(s)."""
         if self.current_stage().begin_step(self.step_number):
-            self._compile()
+            self._compile_gradients()
         step = tf.constant(self.step_number, tf.int64)
         loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
         total, passes = None, []
@@ -199,19 +205,23 @@ class XTTSTrainer:
 
         `shares` are of the global counts. Gradients are `loss_scale` times too large.
         """
-        players = self.current_stage().players
-        with tf.GradientTape(persistent=len(players) > 1) as tape:
+        players = {player: [v.value for v in own] for player, own in self.current_stage().players.items()}
+        # A tape for each player that sees its variables only: nothing is traced back into another player's network,
+        # nor into a frozen one, and TensorFlow takes a third less time to build the graph.
+        tapes = {player: tf.GradientTape(watch_accessed_variables=False) for player in players}
+        with ExitStack() as recording:
+            for player, variables in players.items():
+                recording.enter_context(tapes[player]).watch(variables)
             objective = self.current_stage().objective(batch, seed=seed, step=step)
             terms = _weighted(objective, shares, players)
             losses = {player: loss_scale * tf.add_n(list(own.values())) for player, own in terms.items() if own}
         gradients: list[tf.Tensor] = []
         for player, variables in players.items():
-            targets = [v.value for v in variables]
             if player in losses:
                 zero = tf.UnconnectedGradients.ZERO
-                gradients += tape.gradient(losses[player], targets, unconnected_gradients=zero)
+                gradients += tapes[player].gradient(losses[player], variables, unconnected_gradients=zero)
             else:
-                gradients += [tf.zeros_like(target) for target in targets]
+                gradients += [tf.zeros_like(variable) for variable in variables]
         return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.aftermath
 
     def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> Any:
@@ -240,17 +250,14 @@ class XTTSTrainer:
         return self.strategy.run(norms, args=(total, scale))
 
     def _distributed_update(self, total: Any, scale: tf.Tensor, norms: Any, factors: tf.Tensor) -> None:
-        recipe, optimizer = self.recipe, self.optimizer
+        recipe, optimizer, stage = self.recipe, self.optimizer, self.current_stage()
         assert recipe is not None
         assert optimizer is not None
 
         def clipped(total: list[tf.Tensor], scale: tf.Tensor, norms: tf.Tensor) -> list[tf.Tensor]:
-            players = enumerate(self._by_player([gradient * scale for gradient in total]))
-            return [
-                gradient
-                for number, own in players
-                for gradient in tf.clip_by_global_norm(own, recipe.clip_norm, use_norm=norms[number])[0]
-            ]
+            # One number a player for mean and clipping together: one operation for each variable.
+            shares = tf.unstack(scale * recipe.clip_norm / tf.maximum(norms, recipe.clip_norm), num=len(stage.players))
+            return [share * g for share, own in zip(shares, self._by_player(total), strict=True) for g in own]
 
         optimizer.apply(self.strategy.run(clipped, args=(total, scale, norms)), factors)
 

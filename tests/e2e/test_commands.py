@@ -22,11 +22,11 @@ assert not heavy, heavy
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["validate", "--help"], ["doctor"]])
 def test_help_and_doctor_import_no_tensorflow(arguments: list[str]) -> None:
-    run_script(HELP_WITHOUT_TENSORFLOW.format(arguments=arguments))
+    run_script(HELP_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
 
 
 def test_a_dry_run_imports_no_tensorflow_before_or_after_the_plan() -> None:
-    run_script(HELP_WITHOUT_TENSORFLOW.format(arguments=["train", "--dry-run", "--simulate-gpus", "2"]))
+    run_script(HELP_WITHOUT_TENSORFLOW.format(arguments=["train", "--dry-run", "--simulate-gpus", "2"]), fresh=True)
 
 
 def test_the_documented_flags_are_all_there() -> None:
@@ -138,7 +138,8 @@ try:
     import_tensorflow()
 except MissingDependencyError as error:
     print(error)
-"""
+""",
+        fresh=True,
     )
 
     assert "pip install 'myxtts[cpu]'" in output

@@ -58,7 +58,8 @@ for arguments in [*([name, "--help"] for name in {list(COMMANDS)}), ["completion
     except SystemExit as end:
         assert end.code in (0, None), end.code
 assert not {{"tensorflow", "keras", "torch"}} & set(sys.modules)
-"""
+""",
+        fresh=True,
     )
 
 

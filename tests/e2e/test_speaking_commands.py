@@ -35,7 +35,7 @@ assert not heavy, heavy
     ],
 )
 def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str]) -> None:
-    run_script(WRONG_WITHOUT_TENSORFLOW.format(arguments=arguments))
+    run_script(WRONG_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
 
 
 def test_a_voice_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.processes import run
+from tests.processes import run, run_forked
 
 
 def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> None:
-    result = run("validate_dual_gpu_pipeline.py", "--data-gpu", "0", "--model-gpu", "1", "--simulate-gpus", "2")
+    result = run_forked("validate_dual_gpu_pipeline.py", "--data-gpu", "0", "--model-gpu", "1", "--simulate-gpus", "2")
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "All 5 parts passed." in result.stdout

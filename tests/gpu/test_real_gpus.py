@@ -47,7 +47,7 @@ def need(count: int) -> None:
 
 
 def seen(script: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(run_script(PRELUDE + script, **all_gpus()).splitlines()[-1])
+    result: dict[str, Any] = json.loads(run_script(PRELUDE + script, fresh=True, **all_gpus()).splitlines()[-1])
     return result
 
 

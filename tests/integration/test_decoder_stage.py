@@ -89,7 +89,7 @@ def test_the_decoder_learns_a_clip_and_both_players_learn_once_the_judges_join()
     seen = json.loads(run_script(script, timeout_s=600, few_steps=True, TF_NUM_INTRAOP_THREADS="1").splitlines()[-1])
 
     assert seen["samples"]
-    assert seen["mel"][1] < 0.8 * seen["mel"][0]
+    assert seen["mel"][1] < 0.5 * seen["mel"][0], "HiFi-GAN learns the clip"
     assert seen["norms"] > 0, "every batch norm of the speaker encoder has gathered its statistics"
     assert seen["shared"] == 0
     assert seen["warm"]["judges"] == 0.0

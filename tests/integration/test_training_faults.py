@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
-from tests.processes import run, run_script
+from tests.processes import run_forked, run_script
 from tests.small_model import SIZES
 from tests.training_processes import arguments, events, log_of, losses, started, wait_for_step
 
@@ -46,7 +46,7 @@ def test_a_leak_of_1_mb_a_step_and_a_starving_model_device_are_reported_with_rat
     flags = arguments(corpus, tmp_path / "run", "--stage", "codec", "--max-steps", "200", "--samples", "0")[1:]
     devices = ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1", "--buffer-size", "4")
 
-    result = run("-c", SICK_PRODUCER, *flags, *devices, "--log-every", "10")
+    result = run_forked("-c", SICK_PRODUCER, *flags, *devices, "--log-every", "10")
 
     assert result.returncode == 0, result.stderr
     seen = events(tmp_path / "run")
@@ -129,7 +129,7 @@ def test_shards_that_vanish_while_training_lose_no_step_and_are_built_again(corp
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=120) == 0, log_of(folder).read_text(encoding="utf-8")
     reached = max(losses(folder))
-    again = run(*command, "--max-steps", str(reached + 2))
+    again = run_forked(*command, "--max-steps", str(reached + 2))
 
     assert again.returncode == 0, again.stderr
     assert "it is built again" in again.stderr

@@ -122,7 +122,8 @@ try:
 except CheckpointError as error:
     print(error)
 print("left:", sorted(path.name for path in folder.iterdir()), load_latest(folder).step)
-"""
+""",
+        fresh=True,
     )
 
     assert "checkpoint of step 2 cannot be written" in output
@@ -152,7 +153,8 @@ child.wait()
 from pathlib import Path
 from myxtts.training.checkpoint import load_latest
 print(load_latest(Path({str(tmp_path)!r})).step)
-"""
+""",
+        fresh=True,
     )
 
     assert output.strip() == "1"
