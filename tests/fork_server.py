@@ -10,6 +10,7 @@ The server ends, and ends what it still runs, when the process that started it i
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -94,7 +95,7 @@ _server: _Server | None = None
 
 
 def start(command: list[str], environment: dict[str, str], stdout: int, stderr: int) -> ForkedProcess:
-    """`python COMMAND...` (a script, `-m NAME` or `-c CODE`) from the project's root, with two open files to write to."""
+    """`python COMMAND...` (a script, `-m NAME` or `-c CODE`) from the project's root, writing to two open files."""
     global _server
     _server = _server or _Server()
     return _server.start(command, environment, stdout, stderr)
@@ -131,11 +132,8 @@ def serve(requests: socket.socket) -> list[str]:
 
 def _tell_end(pid: int, answers: socket.socket) -> None:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with answers:
-        try:
-            answers.send(str(code).encode())
-        except BrokenPipeError:
-            pass  # nobody waits for it
+    with answers, contextlib.suppress(BrokenPipeError):  # where nobody waits for it
+        answers.send(str(code).encode())
 
 
 def _take_over(environment: dict[str, str], *, stdout: int, stderr: int) -> None:

@@ -151,7 +151,9 @@ def test_all_stages_follow_each_other_on_two_isolated_devices_and_leave_a_voice(
 def test_both_stages_and_the_aligner_run_over_replicas_in_one_command(corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
 
-    result = run_forked(*arguments(corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0", "--listening-weight", "4"))
+    result = run_forked(
+        *arguments(corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0", "--listening-weight", "4")
+    )
 
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("Aligner: loss") == 1, "the codec listens with the aligner that later aligns the clips"
