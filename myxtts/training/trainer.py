@@ -112,10 +112,8 @@ class XTTSTrainer:
         self._compile()
 
     def _compile(self) -> None:
-        jit = self.config.training.jit_compile
-        # Without XLA one trace serves all bucket shapes; XLA wants one for each. No function here has Python control
-        # flow over tensors, and autograph's rewriting costs ten times the tracing itself.
-        options = {"autograph": False, "reduce_retracing": not jit}
+        # No function here has Python control flow over tensors, and autograph's rewriting costs ten times the tracing.
+        options = {"autograph": False, "reduce_retracing": not self.config.training.jit_compile}
         self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_aftermath = tf.function(self._distributed_aftermath, **options)
@@ -124,12 +122,23 @@ class XTTSTrainer:
 
     def _compile_gradients(self) -> None:
         """What a stage's new objective changes; the update and the validation stay as they were traced."""
-        jit = self.config.training.jit_compile
-        self._run_gradients = tf.function(self._distributed_gradients, autograph=False, reduce_retracing=not jit)
+        self._gradients_of: dict[tuple[str, ...], Any] = {}  # by what a batch holds, from the first such batch on
         # XLA compiles what has no collective in it: the gradient of one replica.
         self._replica_gradients: Any = self._value_and_gradients
-        if jit:
+        if self.config.training.jit_compile:
             self._replica_gradients = tf.function(self._value_and_gradients, jit_compile=True, autograph=False)
+
+    def _run_gradients(self, batch: Any, *others: tf.Tensor) -> Any:
+        names = tuple(sorted(batch))
+        if names not in self._gradients_of:
+            self._gradients_of[names] = self._compiled(self._distributed_gradients, batch, *others)
+        return self._gradients_of[names](batch, *others)
+
+    def _compiled(self, function: Any, batch: Any, *others: tf.Tensor) -> Any:
+        """One trace for all batches: `reduce_retracing` would free one length a trace. XLA wants a trace a shape."""
+        signature = [specs_of_any_length(batch), *map(tf.TensorSpec.from_tensor, others)]
+        jit = self.config.training.jit_compile
+        return tf.function(function, input_signature=None if jit else signature, autograph=False)
 
     # One step
 
@@ -206,8 +215,8 @@ class XTTSTrainer:
         `shares` are of the global counts. Gradients are `loss_scale` times too large.
         """
         players = {player: [v.value for v in own] for player, own in self.current_stage().players.items()}
-        # A tape for each player that sees its variables only: nothing is traced back into another player's network,
-        # nor into a frozen one, and TensorFlow takes a third less time to build the graph.
+        # A tape for each player that sees its variables only: nothing is traced back into another player's network. It
+        # halves the time that TensorFlow takes to build the decoder's graph with its judges.
         tapes = {player: tf.GradientTape(watch_accessed_variables=False) for player in players}
         with ExitStack() as recording:
             for player, variables in players.items():
@@ -283,17 +292,11 @@ class XTTSTrainer:
         for batch in batches:
             tensors = self._per_replica(batch)
             if self._run_evaluation is None:
-                self._run_evaluation = self._compiled_evaluation(tensors, step)
+                self._run_evaluation = self._compiled(self._distributed_evaluation, tensors, step)
             values = self._run_evaluation(tensors, step)
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + float(_first(self, value))
         return {name: value / len(batches) for name, value in sums.items()}
-
-    def _compiled_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
-        """One trace for all held-out batches: `reduce_retracing` frees one length a trace. XLA wants one a shape."""
-        jit = self.config.training.jit_compile
-        signature = None if jit else [specs_of_any_length(batch), tf.TensorSpec.from_tensor(step)]
-        return tf.function(self._distributed_evaluation, input_signature=signature, autograph=False)
 
     def _distributed_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
         def replica(batch: Tensors, step: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -20,7 +20,7 @@ from myxtts.training.checkpoint import Checkpoint
 from myxtts.training.run import PARTS_AFTER
 from myxtts.training.trainer import XTTSTrainer
 
-MEL_ONLY = 12
+MEL_ONLY = 16
 config = XTTSConfig(
     model_size="tiny", stage="decoder", max_steps=40, mel_only_steps=MEL_ONLY, learning_rate=4e-3, **SMALL
 )
