@@ -32,7 +32,7 @@ from myxtts.runtime.plan_log import creation_line
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint
 from myxtts.training.loss_scale import LossScale
-from myxtts.training.optim import AdamW, sum_over_replicas
+from myxtts.training.optim import AdamW, clipped_means, sum_over_replicas
 from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.stages import make_stage
@@ -259,14 +259,12 @@ class XTTSTrainer:
         return self.strategy.run(norms, args=(total, scale))
 
     def _distributed_update(self, total: Any, scale: tf.Tensor, norms: Any, factors: tf.Tensor) -> None:
-        recipe, optimizer, stage = self.recipe, self.optimizer, self.current_stage()
+        recipe, optimizer = self.recipe, self.optimizer
         assert recipe is not None
         assert optimizer is not None
 
         def clipped(total: list[tf.Tensor], scale: tf.Tensor, norms: tf.Tensor) -> list[tf.Tensor]:
-            # One number a player for mean and clipping together: one operation for each variable.
-            shares = tf.unstack(scale * recipe.clip_norm / tf.maximum(norms, recipe.clip_norm), num=len(stage.players))
-            return [share * g for share, own in zip(shares, self._by_player(total), strict=True) for g in own]
+            return clipped_means(self._by_player(total), scale, norms, recipe.clip_norm)
 
         optimizer.apply(self.strategy.run(clipped, args=(total, scale, norms)), factors)
 

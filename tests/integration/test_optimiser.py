@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from myxtts.training.recipes import StageRecipe
@@ -51,3 +52,18 @@ low, high = np.min(seen, axis=0), np.max(seen, axis=0)
 assert np.all((averaged >= low - 1e-6) & (averaged <= high + 1e-6)), "the average still remembers the first weights"
 """
     )
+
+
+def test_a_gradient_is_scaled_and_only_a_player_with_a_long_one_is_clipped() -> None:
+    import tensorflow as tf
+
+    from myxtts.training.optim import clipped_means
+
+    long, short = [tf.constant([6.0, 0.0]), tf.constant([[8.0]])], [tf.constant([0.6, 0.8])]
+    scale = 0.5
+    norms_P = scale * tf.stack([tf.linalg.global_norm(own) for own in (long, short)])
+
+    made = clipped_means([long, short], tf.constant(scale), norms_P, clip_norm=2.0)
+
+    for ours, wanted in zip(made, ([1.2, 0.0], [[1.6]], [0.3, 0.4]), strict=True):
+        assert ours.numpy() == pytest.approx(np.array(wanted))

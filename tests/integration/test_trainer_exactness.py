@@ -44,13 +44,12 @@ def result_of(script: str, **environment: str) -> dict[str, object]:
 
 MIRRORED = """
 out = {}
+# A low rate: Adam turns rounding in a gradient that is nearly 0 into a whole step, which is no fault of ours.
+recipe = dict(dropout=0.0, max_steps=10, learning_rate=1e-4)
+config = XTTSConfig(model_size="tiny", simulate_gpus=2, multi_gpu=True, **recipe, **SIZES)
+seed_everything(5)
+mirrored, single = XTTSTrainer(config), XTTSTrainer(config, model_device="/CPU:1")
 for stage in ("codec", "gpt"):
-    # A low rate: Adam turns rounding in a gradient that is nearly 0 into a whole step, which is no fault of ours.
-    recipe = dict(dropout=0.0, max_steps=10, learning_rate=1e-4)
-    config = XTTSConfig(model_size="tiny", simulate_gpus=2, multi_gpu=True, stage=stage, **recipe, **SIZES)
-    seed_everything(5)
-    mirrored = XTTSTrainer(config)
-    single = XTTSTrainer(config, model_device="/CPU:1")
     like(single, mirrored)
     for trainer in (mirrored, single):
         trainer.start_stage(stage)
@@ -117,10 +116,11 @@ try:
         one.train_step(*bad)
 except TrainingError as error:
     stopped = str(error)
-good = two.train_step(*batch(3))
+good = two.train_step(*batch(3, rows=3, tokens=9, frames=48))
 print(json.dumps(dict(
     norms=[r1.gradient_norm, r2.gradient_norm], difference=difference, unchanged=unchanged,
     skipped_steps=one.skipped_steps, stopped=stopped, good=good["loss"],
+    traces=[traced.experimental_get_tracing_count() for traced in two._gradients_of.values()],
 )))
 """
 
@@ -134,5 +134,6 @@ def test_accumulated_gradients_are_averaged_the_loss_scale_cancels_out_and_a_bat
     assert seen["difference"] < 1e-6
     assert seen["unchanged"] is True
     assert seen["skipped_steps"] == 10
+    assert seen["traces"] == [1], "rows and lengths of any size share one trace"
     assert "10 steps in a row had no finite gradient" in str(seen["stopped"])
     assert "--learning-rate" in str(seen["stopped"])
