@@ -156,6 +156,7 @@ class GPT(Part):
         return tf.where(place <= lengths_B[:, None], text, self.config.text_stop_token)
 
     def refuse_long_text(self, tokens: int | None) -> None:
+        """An error with its way out; a compiled step that takes any length cannot tell."""
         limit = self.config.max_text_tokens
         if tokens is not None and tokens > limit:
             raise DataError(
@@ -165,16 +166,19 @@ class GPT(Part):
 
     def audio_inputs(self, codes_BT: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
         """[start, codes, stop, ...]: one position for every target."""
-        limit = self.config.max_audio_tokens
-        if codes_BT.shape[1] is not None and codes_BT.shape[1] > limit:
-            raise DataError(
-                f"{codes_BT.shape[1]} audio codes are more than the {limit} that the model has positions for",
-                hint="lower --max-clip-seconds (21.5 codes a second), or raise --max-audio-tokens and train with it",
-            )
+        self.refuse_long_audio(codes_BT.shape[1])
         tail = self.config.audio_stop_targets - 1
         codes = tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [1, tail]], constant_values=self.audio_start)
         place = tf.range(tf.shape(codes)[1])[None, :]
         return tf.where(place <= lengths_B[:, None], codes, self.audio_stop)
+
+    def refuse_long_audio(self, codes: int | None) -> None:
+        limit = self.config.max_audio_tokens
+        if codes is not None and codes > limit:
+            raise DataError(
+                f"{codes} audio codes are more than the {limit} that the model has positions for",
+                hint="lower --max-clip-seconds (21.5 codes a second), or raise --max-audio-tokens and train with it",
+            )
 
     def embed_text(self, text_in_BU: tf.Tensor) -> tf.Tensor:
         return self.text_embedding(text_in_BU) + self.text_position.first(tf.shape(text_in_BU)[1])

@@ -14,7 +14,7 @@ import json
 import numpy as np
 import tensorflow as tf
 from myxtts.config.config import XTTSConfig
-from myxtts.errors import TrainingError
+from myxtts.errors import DataError, TrainingError
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.trainer import XTTSTrainer
 
@@ -117,9 +117,15 @@ try:
 except TrainingError as error:
     stopped = str(error)
 good = two.train_step(*batch(3, rows=3, tokens=9, frames=48))
+refused = []
+for too_long in (batch(4, tokens=403), batch(4, frames=2440)):
+    try:
+        two.train_step(*too_long)
+    except DataError as error:
+        refused.append(str(error))
 print(json.dumps(dict(
     norms=[r1.gradient_norm, r2.gradient_norm], difference=difference, unchanged=unchanged,
-    skipped_steps=one.skipped_steps, stopped=stopped, good=good["loss"],
+    skipped_steps=one.skipped_steps, stopped=stopped, good=good["loss"], refused=refused,
     traces=[traced.experimental_get_tracing_count() for traced in two._gradients_of.values()],
 )))
 """
@@ -137,3 +143,5 @@ def test_accumulated_gradients_are_averaged_the_loss_scale_cancels_out_and_a_bat
     assert seen["traces"] == [1], "rows and lengths of any size share one trace"
     assert "10 steps in a row had no finite gradient" in str(seen["stopped"])
     assert "--learning-rate" in str(seen["stopped"])
+    assert "403 tokens is longer than the 402" in str(seen["refused"])
+    assert "610 audio codes are more than the 605" in str(seen["refused"])

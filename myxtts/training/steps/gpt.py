@@ -96,6 +96,8 @@ class GPTStage(TrainingStage):
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
         """Without waves, the clip's own mel is the reference."""
         codes_BN, code_lengths_B = self._dvae.encode(mel, mel_lengths)
+        self.gpt.refuse_long_text(text.shape[1])
+        self.gpt.refuse_long_audio(codes_BN.shape[1])
         norms_M = self._conditioning_mel.channel_norms
         return {
             "text": text,
