@@ -36,7 +36,16 @@ from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.recipes import DecoderSettings
-from myxtts.training.steps.stage import MODEL, LossTerm, Objective, Tensors, TrainingStage
+from myxtts.training.steps.stage import (
+    LENGTHS_B,
+    MODEL,
+    TOKENS_BU,
+    WAVES_BS,
+    LossTerm,
+    Objective,
+    Tensors,
+    TrainingStage,
+)
 
 JUDGES = "judges"
 LATENT_SAMPLES = FRAMES_PER_CODE * HOP
@@ -72,7 +81,8 @@ class DecoderStage(TrainingStage):
         self._mel = MelSpectrogram()
         self._conditioning_mel = reference_mel(frozen.gpt.config, frozen.dvae)
         self._loss_mel = MelSpectrogram(LOSS_MEL, whole=True)
-        self._encode = tf.function(self._latent_segments, autograph=False, reduce_retracing=True)
+        signature = [TOKENS_BU, LENGTHS_B, WAVES_BS, LENGTHS_B, WAVES_BS, LENGTHS_B, LENGTHS_B]
+        self._encode = tf.function(self._latent_segments, autograph=False, input_signature=signature)
         self._speaker_vectors = tf.function(self._frozen_vectors, autograph=False, reduce_retracing=True)
 
     def build(self) -> None:

@@ -21,7 +21,7 @@ from myxtts.models.gpt import (
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
 from myxtts.models.layers import dropout_mask
 from myxtts.models.reference_mel import reference_mel
-from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
+from myxtts.training.steps.stage import LENGTHS_B, WAVES_BS, LossTerm, Objective, Tensors, TrainingStage
 
 _NOISE_SITE = 1 << 20
 """Draws of the noise, apart from those of the GPT's own dropout, whose sites are counted from 0."""
@@ -47,7 +47,8 @@ class GPTStage(TrainingStage):
         self._dvae = frozen_dvae
         self._mel = MelSpectrogram()
         self._conditioning_mel = reference_mel(gpt.config, frozen_dvae)
-        self._encode = tf.function(self._encode_waves, autograph=False, reduce_retracing=True)
+        signature = [WAVES_BS, LENGTHS_B, WAVES_BS, LENGTHS_B]
+        self._encode = tf.function(self._encode_waves, autograph=False, input_signature=signature)
         self._alignment_weight = alignment_weight
         self._alignment_heads = alignment_heads if alignment_weight else ()
         self._code_noise = code_noise

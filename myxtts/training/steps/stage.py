@@ -19,6 +19,11 @@ from myxtts.config.training import Stage as StageName
 
 Tensors = Mapping[str, Any]
 
+WAVES_BS = tf.TensorSpec([None, None], tf.int16)
+TOKENS_BU = tf.TensorSpec([None, None], tf.int32)
+LENGTHS_B = tf.TensorSpec([None], tf.int32)
+"""What host batches hold, of any size: the producer's functions are traced once for all of them."""
+
 
 MODEL = "model"
 """The only player of most stages."""
