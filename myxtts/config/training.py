@@ -13,6 +13,8 @@ from myxtts.errors import ConfigError
 Stage = Literal["codec", "gpt", "decoder"]
 VoicePart = Literal["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"]
 ALIGNMENT_WEIGHT = 0.5
+AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "vary_speed": 0.08}
+"""From scratch; a voice that came from much speech has no need of it."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
 
@@ -74,13 +76,13 @@ class TrainingConfig:
     listening_weight: float = 4.0
     """Share of the codec's loss for what an aligner hears in its speech and in the recording; 0 compares mels only."""
 
-    code_noise: float = 0.0
-    """Share of the codes that the GPT reads while learning that are others than those of the clip. A small corpus is
-    then learnt less by heart: 0.2 for half an hour of speech."""
+    code_noise: float = field(default=FROM_PRESET)
+    """Share of the codes that the GPT reads while learning that are others than the clip's, so that little speech is
+    not learnt by heart. 0.1 unless given; with --init-from 0."""
 
-    vary_speed: float = 0.0
-    """Each time the GPT learns a clip it is up to this share faster or slower, and its codes begin elsewhere: 0.08 for
-    half an hour of speech."""
+    vary_speed: float = field(default=FROM_PRESET)
+    """Each time the GPT learns a clip it is up to this share faster or slower and its codes begin elsewhere, so that
+    little speech is not learnt by heart. 0.08 unless given; with --init-from 0."""
 
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
@@ -133,8 +135,11 @@ class TrainingConfig:
             object.__setattr__(self, "alignment_weight", ALIGNMENT_WEIGHT)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
         in_range("--listening-weight", self.listening_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
-        in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.2 for half an hour of speech, 0 to leave it out")
-        in_range("--vary-speed", self.vary_speed, 0.0, 0.3, hint="0.08 for half an hour of speech, 0 to leave it out")
+        for name, share in AGAINST_LEARNING_BY_HEART.items():
+            if getattr(self, name) is FROM_PRESET:
+                object.__setattr__(self, name, share if self.init_from is None else 0.0)
+        in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
+        in_range("--vary-speed", self.vary_speed, 0.0, 0.3, hint="0.08 from scratch, 0 to leave it out")
         at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (

@@ -14,6 +14,16 @@ from myxtts.config.presets import MODEL_SIZES
 from myxtts.errors import ConfigError
 
 
+def test_little_speech_is_kept_from_being_learnt_by_heart_unless_a_voice_was_there_before() -> None:
+    scratch = XTTSConfig().training
+
+    assert min(scratch.code_noise, scratch.vary_speed) > 0.0
+    assert XTTSConfig(code_noise=0.0).training.code_noise == 0.0
+    assert XTTSConfig(init_from="voice").training.vary_speed == 0.0
+    with pytest.raises(ConfigError, match="--vary-speed"):
+        XTTSConfig(vary_speed=0.5)
+
+
 def test_the_documented_ways_to_build_one_agree() -> None:
     nested = XTTSConfig(training=TrainingConfig(multi_gpu=True, visible_gpus="0,1"))
     flat = XTTSConfig(multi_gpu=True, visible_gpus="0,1")

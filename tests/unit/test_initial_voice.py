@@ -78,6 +78,7 @@ def test_a_published_voice_is_fine_tuned_in_stage_gpt_gently_and_without_an_alig
     assert recipe.steps == RECIPES["big"]["gpt"].steps * FINE_TUNING.steps_share
     assert recipe.reference_seconds == 6.0
     assert config.training.alignment_weight == 0.0
+    assert (config.training.code_noise, config.training.vary_speed) == (0.0, 0.0)
     assert stages_for(settled(XTTSConfig(init_from=str(voice), stage="decoder"))) == ("decoder",)
     assert settled(XTTSConfig(init_from=str(voice), alignment_weight=0.3)).training.alignment_weight == 0.3
 
