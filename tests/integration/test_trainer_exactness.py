@@ -131,7 +131,7 @@ print(json.dumps(dict(
 """
 
 
-def test_accumulated_gradients_are_averaged_the_loss_scale_cancels_out_and_a_batch_with_nan_changes_nothing() -> None:
+def test_accumulated_gradients_are_averaged_the_loss_scale_cancels_out_and_bad_batches_change_nothing() -> None:
     seen = result_of(ACCUMULATION)
 
     assert isinstance(seen["norms"], list)
