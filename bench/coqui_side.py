@@ -29,10 +29,15 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--what", choices=list(RUNS), required=True)
     arguments = parser.parse_args()
+    imports_mb = peak_mb()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     figure = RUNS[arguments.what](arguments)
-    print(json.dumps({"figure": figure, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+    print(json.dumps({"figure": figure, "peak_mb": peak_mb(), "imports_mb": imports_mb}))
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def build(arguments: argparse.Namespace) -> GPT:

@@ -90,11 +90,14 @@ def row_of(what: str, rounds: list[dict[str, Any]], size: str) -> Row:
 
 
 def memory_of(what: str, rounds: list[dict[str, Any]]) -> str:
-    def peak_mb(side: str) -> str:
-        found = [one[what][side]["peak_mb"] for one in rounds if side in one[what]]
-        return f"{max(found):.0f} MB" if found else "not measured"
+    def most(side: str) -> str:
+        found = [one[what][side] for one in rounds if side in one[what]]
+        if not found:
+            return "not measured"
+        peak, imports = (max(one[name] for one in found) for name in ("peak_mb", "imports_mb"))
+        return f"{peak:.0f} MB, {imports:.0f} of them imports"
 
-    return f"ours {peak_mb('ours')}, Coqui {peak_mb('coqui')}"
+    return f"ours {most('ours')}; Coqui {most('coqui')}"
 
 
 if __name__ == "__main__":

@@ -40,10 +40,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=200)
     arguments = parser.parse_args()
+    imports_mb = peak_mb()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     figure = RUNS[arguments.what](ModelConfig(model_size=arguments.size), arguments)
-    print(json.dumps({"figure": figure, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+    print(json.dumps({"figure": figure, "peak_mb": peak_mb(), "imports_mb": imports_mb}))
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def built(layer: Any) -> Any:

@@ -57,6 +57,9 @@ class EvaluateOptions:
     seed: int = 0
     """The same seed speaks the same."""
 
+    guards: bool = True
+    """Notice loops, skips and runaway endings, as synth does; without them the bare model is judged."""
+
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
 
@@ -86,6 +89,7 @@ def main(argv: list[str]) -> int:
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import evaluate_into
+    from myxtts.models.guards import GuardConfig
 
     prepared = prepare(str(options.data), synthesizer.voice.config.data)
     if texts is not None:
@@ -93,10 +97,23 @@ def main(argv: list[str]) -> int:
     else:
         items = held_out_items(prepared, options.limit, all_clips=options.all_clips)
     folder = options.out if options.out is not None else options.voice
-    about = {"voice": str(options.voice), "data": str(options.data), "seed": options.seed}
+    about = {
+        "voice": str(options.voice),
+        "data": str(options.data),
+        "seed": options.seed,
+        "guards": options.guards,
+    }
     title = f"How {options.voice.resolve().name} speaks"
     result = evaluate_into(
-        folder, title, synthesizer, judges, items, about, seed=options.seed, progress=counted("judged")
+        folder,
+        title,
+        synthesizer,
+        judges,
+        items,
+        about,
+        seed=options.seed,
+        guards=GuardConfig() if options.guards else None,
+        progress=counted("judged"),
     )
     print(result.table)
     for line in result.notes:

@@ -1,6 +1,6 @@
 """A voice judged: texts spoken beside the real clips and the codec's round trip, each heard by the same judges.
 
-`evaluate_voice` speaks and judges; `summarise` adds up. What failed is counted and named, never left out.
+`Evaluation` speaks and judges; `summarise` adds up. What failed is counted and named, never left out.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from myxtts.evaluation.scoring import (
     pooled,
     word_errors,
 )
+from myxtts.models.guards import GuardConfig
 from myxtts.synthesis.speech import Speech
 
 logger = logging.getLogger(__name__)
@@ -105,14 +106,17 @@ class Speaking(Protocol):
 
     codec: Any
 
-    def speak(self, text: str, *, reference: Any, language: str, seed: int) -> Speech: ...
+    def speak(self, text: str, *, reference: Any, language: str, seed: int, guards: GuardConfig | None) -> Speech: ...
 
 
 class Evaluation:
     """Speaks items and judges every version of them."""
 
-    def __init__(self, synthesizer: Speaking, judges: Judges, folder: Path, *, seed: int = 0) -> None:
-        self._synthesizer, self._judges, self._folder, self._seed = synthesizer, judges, folder, seed
+    def __init__(
+        self, synthesizer: Speaking, judges: Judges, folder: Path, *, seed: int = 0, guards: GuardConfig | None
+    ) -> None:
+        self._synthesizer, self._judges, self._folder = synthesizer, judges, folder
+        self._manner: dict[str, Any] = {"seed": seed, "guards": guards}
         self._speakers: dict[str, Vector] = {}
 
     def run(self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Iterator[Row]:
@@ -127,7 +131,7 @@ class Evaluation:
         real_s = None if item.real is None else len(item.real) / SAMPLE_RATE
         try:
             speech = self._synthesizer.speak(
-                item.text, reference=[item.reference], language=item.language, seed=self._seed
+                item.text, reference=[item.reference], language=item.language, **self._manner
             )
         except SynthesisError as error:
             logger.warning("%s was not spoken: %s", item.id, error.problem)

@@ -11,6 +11,7 @@ from typing import Any
 from myxtts.evaluation.evaluate import Evaluation, Item, Speaking, Summary, as_json, summarise
 from myxtts.evaluation.judges import Judges
 from myxtts.evaluation.page import judge_lines, text_table, write_page
+from myxtts.models.guards import GuardConfig
 
 SOUNDS = "evaluation"
 
@@ -35,12 +36,13 @@ def evaluate_into(
     about: dict[str, Any],
     *,
     seed: int = 0,
+    guards: GuardConfig | None = GuardConfig(),  # noqa: B008 - frozen, so shared safely
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluated:
-    """Speak and judge all items and write the results into `folder`."""
+    """Speak and judge all items and write the results into `folder`; `guards=None` judges the bare model."""
     folder.mkdir(parents=True, exist_ok=True)
     sounds = folder / SOUNDS
-    rows = list(Evaluation(synthesizer, judges, sounds, seed=seed).run(items, progress))
+    rows = list(Evaluation(synthesizer, judges, sounds, seed=seed, guards=guards).run(items, progress))
     summaries = summarise(rows)
     target, page = folder / "evaluation.json", folder / "evaluation.html"
     content = as_json(rows, summaries, judges, about)

@@ -41,7 +41,7 @@ def render_report(state: RunState, run_dir: Path) -> str:
     """The page's text."""
     style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
     script = resources.files("myxtts.monitoring").joinpath("report.js").read_text(encoding="utf-8")
-    title = f"MyXTTS run {run_dir.resolve().name}"
+    title = f"MyXTTS: {run_dir.resolve().name}"
     sections = [
         _head(state, title),
         _numbers(state),

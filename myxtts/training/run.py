@@ -112,7 +112,8 @@ class TrainingRun:
         self._should_stop = should_stop
         self._board = board
         self._known_speakers: list[Speaker] | None = None
-        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        program = Path(sys.argv[0]).name
+        command = shlex.join(["myxtts" if program == "__main__.py" else program, *sys.argv[1:]])
         self._events.write(
             "run_start", version=__version__, command=command, mode=plan.mode, stages=list(stages_for(config))
         )

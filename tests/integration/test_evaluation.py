@@ -13,6 +13,7 @@ from myxtts.evaluation.evaluate import Item
 from myxtts.evaluation.items import held_out_items, text_items
 from myxtts.evaluation.judges import Judges
 from myxtts.evaluation.run import evaluate_into
+from myxtts.models.guards import GuardConfig
 from myxtts.synthesis.synthesizer import Synthesizer
 from tests.corpus_maker import make_ljspeech, settings
 from tests.voice_maker import make_voice, noise
@@ -70,6 +71,20 @@ def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesi
     page = result.page.read_text(encoding="utf-8")
     assert page.count("<audio") == 9
     assert "naturalness is missing" in page
+
+
+def test_the_voice_is_judged_with_the_guards_that_were_asked_for(synthesizer: Synthesizer, tmp_path: Path) -> None:
+    clip = noise(1.5, 1).astype(np.float32) / 32768
+    item = Item(id="a", text="hello", language="en", speaker="one", reference=clip)
+    hasty = GuardConfig(codes_per_token=0.1, spare_codes=4, retries=0)
+
+    def seconds(guards: GuardConfig | None) -> float:
+        folder = tmp_path / ("bare" if guards is None else "guarded")
+        result = evaluate_into(folder, "A test", synthesizer, Judges(recogniser=Deaf()), [item], {}, guards=guards)
+        return float(json.loads(result.json.read_text(encoding="utf-8"))["utterances"][0]["seconds"])
+
+    # This voice was never trained: it goes on for as long as it may.
+    assert seconds(hasty) < 0.5 < seconds(None)
 
 
 def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: Path) -> None:
