@@ -148,24 +148,27 @@ class Report:
         }
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(made: Mapping[str, Any]) -> str:
     """Rows of a report's JSON as text."""
     lines = [f"{'':34} {'ours':>10} {'peer':>10} {'ratio':>8} {'spread':>15} {'target':>9}"]
-    for row in rows:
+    for row in made["rows"]:
         low, high = row["spread"]
         compared = row["peer"] is not None
         target = row["target"]
         lines.append(
             f"{row['name']:34} {row['ours']:10.4g} {_or_blank(row['peer'], '10.4g')} "
             f"{_or_blank(row['value'] if compared else None, '8.3f')} {f'{low:.3g}-{high:.3g}':>15} "
-            f"{_target_text(target):>9} {verdict(row):7} {row['unit']}{_peer_text(row)}"
+            f"{_target_text(target):>9} {verdict(row, made):7} {row['unit']}{_peer_text(row)}"
         )
     return "\n".join(line.rstrip() for line in lines)
 
 
-def verdict(row: Mapping[str, Any]) -> str:
+def verdict(row: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """Met, missed, or open where the report that the row stands in draws no conclusion."""
     if row["met"] is None:
         return ""
+    if made["quick"] or not made["quiet"]:
+        return "open"
     return "met" if row["met"] else "MISSED"
 
 
@@ -197,7 +200,7 @@ def parser_for(name: str, doc: str | None) -> argparse.ArgumentParser:
 def finish(report: Report, json_path: Path) -> int:
     """Print and store the report; exit code 0 all targets met, 1 some missed, 75 no conclusion."""
     made = report.to_json()
-    print(f"\n{table(made['rows'])}\n")
+    print(f"\n{table(made)}\n")
     for name, value in report.facts.items():
         if not isinstance(value, list):
             print(f"{name}: {value}")

@@ -17,12 +17,12 @@ from bench.report import verdict
 PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- bench table -->", "<!-- end of bench table -->"
 SHOWN = {
-    "model": ("gpt train step", "generation", "hifigan", "conditioning"),
+    "model": ("gpt train step", "generation", "hifigan", "conditioning", "speaker vector"),
     "train": ("training, each as shipped", "training, references of 6 s in both"),
     "synth": ("text to wave", "first sound of a stream"),
     "mel": ("mel",),
     "data": ("reading batches",),
-    "startup": ("import myxtts",),
+    "startup": ("import myxtts", *(f"myxtts {name} --help" for name in ("train", "prepare", "synth", "monitor"))),
     "pipeline": ("efficiency of side by side", "speed-up over sequential", "simulated 1+1, computing, off by"),
     "scale": ("step, 1,000,000 clips",),
     "simulate": ("1+1, model the slower, off by", "1+2, model the slower, off by", "2+1, model the slower, off by"),
@@ -78,7 +78,7 @@ def line_of(row: Mapping[str, Any], result: Mapping[str, Any], command: str) -> 
         value,
         f"{low:.3g} to {high:.3g}",
         target,
-        verdict(row),
+        verdict(row, result),
         load,
         command,
     ]

@@ -19,7 +19,6 @@ import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.errors import DeviceError, TrainingError
-from myxtts.monitoring.events import read_events
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 
@@ -115,6 +114,8 @@ def _is_possible(placement: Placement, inventory: Inventory) -> bool:
 
 
 def _measure(placement: Placement, options: BenchOptions, folder: Path) -> Measured:
+    from myxtts.monitoring.events import read_events
+
     run_dir = folder / placement.name
     print(f"running {placement.name} ...", file=sys.stderr, flush=True)
     shared = ["--train-data", options.train_data, "--model-size", options.model_size, "--run-dir", str(run_dir)]

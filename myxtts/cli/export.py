@@ -10,7 +10,6 @@ import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.errors import UsageError
-from myxtts.synthesis.voice import find_voice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +35,12 @@ OPTIONS = ExportOptions
 
 def main(argv: list[str]) -> int:
     options = parse_options(ExportOptions, argv, command="export")
+    from myxtts.synthesis.exporting import FILES, export_voice
+    from myxtts.synthesis.voice import find_voice
+
     folder = find_voice(options.source)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise UsageError(f"{options.out} exists and is not an empty folder", hint="name a new folder")
-    from myxtts.synthesis.exporting import FILES, export_voice
-
     print(f"Reading {folder}")
     export_voice(options.source, options.out, half=options.half)
     for name in FILES:

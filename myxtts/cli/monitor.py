@@ -9,16 +9,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.errors import DataError
-from myxtts.monitoring.console import LiveConsole, print_snapshot
-from myxtts.monitoring.events import EventFollower
-from myxtts.monitoring.report import write_report
-from myxtts.monitoring.run_state import RunState
+
+if TYPE_CHECKING:
+    from myxtts.monitoring.events import EventFollower
 
 POLL_S = 0.5
 
@@ -53,6 +52,11 @@ def main(argv: list[str]) -> int:
             f"{args.run} is not the folder of a run: it has no events.jsonl",
             hint="give the folder that --run-dir named; it appears when training starts",
         )
+    from myxtts.monitoring.console import print_snapshot
+    from myxtts.monitoring.events import EventFollower
+    from myxtts.monitoring.report import write_report
+    from myxtts.monitoring.run_state import RunState
+
     if args.report:
         print(write_report(args.run))
         return 0
@@ -67,6 +71,8 @@ def main(argv: list[str]) -> int:
 
 def _follow(follower: EventFollower) -> int:
     """Shows events as they are written, until the run ends or Ctrl-C. What was before is taken in silently."""
+    from myxtts.monitoring.console import LiveConsole, print_snapshot
+
     console = LiveConsole(stream=sys.stdout)
     for event in follower.poll():
         console.state.apply(event)

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import NowAndThen
 from myxtts.config.data import CorpusConfig, DataConfig
-from myxtts.data.prepare import PrepareProgress, Progress, prepare
-from myxtts.data.prepared import REFUSED
-from myxtts.data.report import report_lines
+
+if TYPE_CHECKING:
+    from myxtts.data.prepare import PrepareProgress, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,10 @@ OPTIONS = PrepareArgs
 def main(argv: list[str]) -> int:
     args = parse_options(PrepareArgs, argv, command="prepare")
     config = DataConfig(**dataclasses.asdict(args.settings))
+    from myxtts.data.prepare import prepare
+    from myxtts.data.prepared import REFUSED
+    from myxtts.data.report import report_lines
+
     started = time.monotonic()
     with _progress_display() as progress:
         prepared = prepare(args.corpus, config, progress, out=args.out, force=args.force, workers=args.workers)
