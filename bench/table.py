@@ -23,7 +23,12 @@ SHOWN = {
     "mel": ("mel",),
     "data": ("reading batches",),
     "startup": ("import myxtts", *(f"myxtts {name} --help" for name in ("train", "prepare", "synth", "monitor"))),
-    "pipeline": ("efficiency of side by side", "speed-up over sequential", "simulated 1+1, computing, off by"),
+    "pipeline": (
+        "efficiency of side by side",
+        "efficiency of alone",
+        "speed-up over sequential",
+        "simulated 1+1, computing, off by",
+    ),
     "scale": ("step, 1,000,000 clips",),
     "simulate": ("1+1, model the slower, off by", "1+2, model the slower, off by", "2+1, model the slower, off by"),
 }
