@@ -13,12 +13,13 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,6 +62,7 @@ SETTINGS = (
 """The settings that shape what is written; any other may change without a new preparation."""
 
 _SMALLEST_PART, _LARGEST_PART, _PARTS_WANTED = 32, 2048, 64
+_LOCK_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,10 @@ class PrepareProgress:
 Progress = Callable[[PrepareProgress], None]
 
 
+class PreparingStopped(Exception):  # noqa: N818 - not an error: finished parts are kept, the next call goes on
+    """It was asked to stop."""
+
+
 def prepare(
     corpus_dir: str | Path,
     config: DataConfig,
@@ -84,8 +90,9 @@ def prepare(
     out: str | Path | None = None,
     force: bool = False,
     workers: int | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> PreparedCorpus:
-    """Prepare a corpus, or open what an earlier call prepared.
+    """Prepare a corpus, or open what an earlier call prepared; `PreparingStopped` soon after `should_stop` says so.
 
     `tokenizer` is used instead of one made for the corpus (a validation folder takes the training folder's).
     `workers` is the number of processes, by default one for each core that this process may use.
@@ -98,14 +105,14 @@ def prepare(
     target = Path(out) if out is not None else _default_folder(corpus, config, settings)
     _refuse_foreign_folder(target)
     building = target.with_name(target.name + ".building")
-    with _writing(building), _lock(target):
+    with _writing(building), _lock(target, should_stop):
         if force:
             shutil.rmtree(building, ignore_errors=True)
         elif (prepared := _reuse(target, fingerprint)) or (prepared := _adopt(building, target, fingerprint)):
             _check_share(prepared.report["refused"], len(prepared), config, prepared.path / REFUSED)
             logger.info("%s is prepared already in %s", corpus, target)
             return prepared
-        _Build(listing, config, building, fingerprint, progress).run(tokenizer, workers)
+        _Build(listing, config, building, fingerprint, progress, should_stop).run(tokenizer, workers)
         _swap(building, target)
     logger.info("prepared %s in %s", corpus, target)
     return open_prepared(target)
@@ -115,10 +122,16 @@ class _Build:
     """One preparation in its temporary folder."""
 
     def __init__(
-        self, listing: CorpusListing, config: DataConfig, folder: Path, fingerprint: str, progress: Progress | None
+        self,
+        listing: CorpusListing,
+        config: DataConfig,
+        folder: Path,
+        fingerprint: str,
+        progress: Progress | None,
+        should_stop: Callable[[], bool],
     ) -> None:
         self._listing, self._config, self._folder, self._fingerprint = listing, config, folder, fingerprint
-        self._report_progress = progress
+        self._report_progress, self._should_stop = progress, should_stop
         self._done = self._refused = 0
         entries = listing.entries
         size = min(_LARGEST_PART, max(_SMALLEST_PART, -(-len(entries) // _PARTS_WANTED)))
@@ -178,6 +191,8 @@ class _Build:
             self._count(1, int(refused))
 
     def _count(self, done: int, refused: int) -> None:
+        if self._should_stop():
+            raise PreparingStopped
         self._done += done
         self._refused += refused
         if self._report_progress:
@@ -336,16 +351,25 @@ def _remove_unfinished(building: Path) -> None:
 
 
 @contextmanager
-def _lock(target: Path) -> Iterator[None]:
+def _lock(target: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """One preparation of a folder at a time; a second caller waits and then finds it done."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(target.name + ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _try_lock(file):
             logger.info("another process is preparing %s; waiting for it", target)
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not _try_lock(file):
+                if should_stop():
+                    raise PreparingStopped
+                time.sleep(_LOCK_POLL_S)
         yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
+PROGRESS_EVERY_S = 5.0
+
 VOCABULARY: Mapping[str, tuple[str, ...]] = {
     "run_start": ("version",),
     "devices": ("mode", "lines"),
@@ -121,6 +123,20 @@ class EventLog:
             if not self._write_failed:
                 logger.warning("cannot write %s (%s); events are lost until it can be written", self.path, error)
             self._write_failed = True
+
+
+class ProgressEvents:
+    """Writes how far a task has come: the first time, every few seconds, and at its end."""
+
+    def __init__(self, events: EventLog, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._events, self._now = events, now
+        self._next_s = -math.inf
+
+    def __call__(self, task: str, done: int, total: int) -> None:
+        now_s = self._now()
+        if now_s >= self._next_s or done == total:
+            self._next_s = now_s + PROGRESS_EVERY_S
+            self._events.write("progress", task=task, done=done, total=total)
 
 
 class EventFollower:

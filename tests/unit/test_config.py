@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,18 @@ def test_any_valid_data_part_survives_yaml(tmp_path_factory: pytest.TempPathFact
     config.to_yaml(path)
 
     assert XTTSConfig.from_yaml(path) == config
+
+
+def test_a_configuration_that_finds_no_room_leaves_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    XTTSConfig(seed=1).to_yaml(path)
+    (tmp_path / f".config.yaml.{os.getpid()}.part").symlink_to("/dev/full")
+
+    with pytest.raises(OSError, match="No space left"):
+        XTTSConfig(seed=2).to_yaml(path)
+
+    assert XTTSConfig.from_yaml(path).training.seed == 1
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

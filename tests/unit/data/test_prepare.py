@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from myxtts.data.prepare import PrepareProgress, prepare
+from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.data.prepared import REFUSED, PreparedCorpus, is_held_out, open_prepared
 from myxtts.errors import DataError
 from tests.corpus_maker import folder_digest, make_ljspeech, sentence, settings, tone
@@ -178,6 +179,29 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     prepare(corpus, settings(tmp_path), seen.append, workers=2)
 
     assert seen[-1] == PrepareProgress(done=40, refused=2, total=40)
+
+
+def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finished_parts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus, seen = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 40), []
+
+    with pytest.raises(PreparingStopped):
+        prepare(corpus, settings(tmp_path), seen.append, workers=1, should_stop=lambda: len(seen) == 35)
+
+    assert seen[-1].done == 35
+    with caplog.at_level("INFO"):
+        assert len(prepare(corpus, settings(tmp_path), workers=1)) == 40
+    assert "1 of 2 parts are done" in caplog.text
+
+
+def test_asked_to_stop_it_does_not_wait_for_another_process(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+
+    with (tmp_path / "prepared.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(PreparingStopped):
+            prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", should_stop=lambda: True)
 
 
 def test_a_folder_of_the_users_is_not_replaced(tmp_path: Path) -> None:
