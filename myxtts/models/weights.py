@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from safetensors.numpy import save_file
 from myxtts.errors import CheckpointError
 
 WEIGHTS_FILE = "model.safetensors"
+PARTIAL_WEIGHTS = WEIGHTS_FILE + ".partial"
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 TEXT_WEIGHTS = {"gpt/text_embedding/table": 0, "gpt/text_head/kernel": 1, "gpt/text_head/bias": 0}
@@ -38,17 +40,25 @@ def named(variables: Iterable[Any]) -> dict[str, Any]:
 
 
 def save_weights(folder: str | Path, variables: Iterable[Any], metadata: Mapping[str, Any] | None = None) -> Path:
-    """Write all variables; the manifest comes last and by rename, so a folder with a manifest is whole."""
+    """Write all variables; see `save_arrays`."""
     return save_arrays(folder, {name: variable.value.numpy() for name, variable in named(variables).items()}, metadata)
 
 
 def save_arrays(
     folder: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
 ) -> Path:
+    """Write all arrays. Whenever this is killed, the folder has all of what it had before or all of what is new.
+
+    The manifest's rename decides: weights that it describes are read, be it under the name that they were written with.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    path, partial = folder / WEIGHTS_FILE, folder / (WEIGHTS_FILE + ".partial")
+    path, partial = folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS
+    with suppress(CheckpointError):  # of a folder that has no manifest yet
+        if partial.is_file() and _described(folder) == partial:
+            partial.replace(path)
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
+    _sync(partial)
     manifest = {
         "version": FORMAT_VERSION,
         "sha256": _digest(partial),
@@ -56,14 +66,10 @@ def save_arrays(
         "metadata": dict(metadata or {}),
     }
     written = folder / (MANIFEST_FILE + ".partial")
-    with written.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    # Whatever was here stays whole until the new files are: only these renames must not be torn apart.
-    (folder / MANIFEST_FILE).unlink(missing_ok=True)
-    partial.replace(path)
+    written.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    _sync(written)
     written.replace(folder / MANIFEST_FILE)
+    partial.replace(path)
     return path
 
 
@@ -86,13 +92,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     """All weights of a folder, checked against the manifest."""
-    folder = Path(folder)
-    manifest = read_manifest(folder)
-    path = folder / WEIGHTS_FILE
-    if not path.is_file():
-        raise CheckpointError(f"{folder} has a manifest and no {WEIGHTS_FILE}", hint="copy the whole folder again")
-    if _digest(path) != manifest["sha256"]:
-        raise CheckpointError(f"{path} is not the file that its manifest describes", hint="copy the whole folder again")
+    path = _described(Path(folder))
+    if path is None:
+        raise CheckpointError(
+            f"{Path(folder) / WEIGHTS_FILE} is missing, or not the file that its manifest describes",
+            hint="copy the whole folder again",
+        )
     try:
         with safe_open(path, framework="np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
@@ -157,6 +162,23 @@ def grow_text_vocabulary(
             rows[is_new] = old.mean(axis=0)
         grown[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis), arrays[name].dtype)
     return grown
+
+
+def _described(folder: Path) -> Path | None:
+    """The file of weights that the folder's manifest describes, by either of its names; None where there is none."""
+    digest = read_manifest(folder)["sha256"]
+    for path in (folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS):
+        if path.is_file() and _digest(path) == digest:
+            return path
+    return None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _digest(path: Path) -> str:
