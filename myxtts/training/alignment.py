@@ -28,6 +28,7 @@ from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels, spread_blanks
 from myxtts.text.tokenizer import Tokenizer
+from myxtts.training.run_folder import writing
 
 logger = logging.getLogger(__name__)
 
@@ -282,6 +283,10 @@ def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
 
 def _write(path: Path, **arrays: Any) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-    part.replace(path)
+    with writing("the alignment", path.parent, "--cache-dir"):
+        try:
+            with part.open("wb") as file:
+                np.savez_compressed(file, **arrays)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)

@@ -38,6 +38,7 @@ from myxtts.text.extending import extend_tokenizer, old_ids
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.recipes import PARTS_AFTER, STAGES
 from myxtts.training.run_folder import RunFolder
+from myxtts.training.stage_order import TRAINED_TO
 
 logger = logging.getLogger(__name__)
 
@@ -263,7 +264,8 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     folder.voice.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder.voice / CONFIG_FILE)
     tokenizer.save(folder.voice / TOKENIZER_FILE)
-    save_arrays(folder.voice, arrays, {**voice.facts, "parts": list(parts)})
+    facts = {name: fact for name, fact in voice.facts.items() if name != TRAINED_TO}  # That was in another run.
+    save_arrays(folder.voice, arrays, {**facts, "parts": list(parts)})
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 
 

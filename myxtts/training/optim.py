@@ -49,13 +49,17 @@ class AdamW:
     def averages_in_place(self) -> Iterator[None]:
         """The variables hold their averages inside, and what they held before afterwards; nothing without averages."""
         before = [target.numpy() for target in self._targets] if self._averages else []
-        for target, average in zip(self._targets, self._averages, strict=False):
-            target.assign(average.numpy())
+        self.adopt_averages()
         try:
             yield
         finally:
             for target, value in zip(self._targets, before, strict=False):
                 target.assign(value)
+
+    def adopt_averages(self) -> None:
+        """The variables take their averages for good; nothing without averages."""
+        for target, average in zip(self._targets, self._averages, strict=False):
+            target.assign(average.numpy())
 
     def factors(self, step: int) -> tf.Tensor:
         """What changes from step to step, as one tensor: learning rate, bias corrections, weight of the average."""

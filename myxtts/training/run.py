@@ -14,15 +14,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import yaml
 
 from myxtts import __version__
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
-from myxtts.data.prepare import PrepareProgress, prepare
-from myxtts.errors import CheckpointError, MyXTTSError
+from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
+from myxtts.errors import MyXTTSError
 from myxtts.monitoring.console import LiveConsole
-from myxtts.monitoring.events import EventLog
+from myxtts.monitoring.events import EventLog, ProgressEvents
 from myxtts.monitoring.report import write_report
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.runtime.apply import apply_plan
@@ -31,11 +30,11 @@ from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.runtime.precision import Precision
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import load_parts, save_voice, voice_facts
+from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
-from myxtts.training.checkpoint import list_checkpoints
-from myxtts.training.recipes import PARTS_AFTER, STAGES, stages_for
-from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+from myxtts.training.recipes import PARTS_AFTER, stages_for
+from myxtts.training.run_folder import RunFolder, refuse_other_configuration, refuse_other_vocabulary, writing
+from myxtts.training.stage_order import TRAINED_TO, Trained, published, refuse_without_ground, stages_before
 
 if TYPE_CHECKING:
     from myxtts.models.gpt import AlignmentHeads
@@ -60,39 +59,47 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
         ):
             events.subscribe(console.on_event)
             events.subscribe(tensorboard.on_event)
-            try:
-                finished = TrainingRun(config, plan, precision, folder, events, stop, tensorboard).run()
-            except MyXTTSError as error:
-                events.write("run_end", reason="failed", message=error.problem)
-                raise
-            finally:
-                write_report(folder.path)
-            if not finished:
+            arguments = (config, plan, precision, folder, events, stop, tensorboard)
+            if not _to_its_end(lambda: TrainingRun(*arguments).run(), events, folder):
                 logger.info("Stopped and saved. To continue, run the same command again.")
-            events.write("run_end", reason="finished" if finished else "interrupted", message=str(folder.path))
-        write_report(folder.path)
-        logger.info("Report: %s", folder.path / "report.html")
     return 0
+
+
+def _to_its_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
+    """Whether it finished. However it ends, the log and the report say so."""
+    reason, message = "failed", str(folder.path)
+    try:
+        try:
+            finished = run()
+        except PreparingStopped:
+            finished = False
+        reason = "finished" if finished else "interrupted"
+        return finished
+    except KeyboardInterrupt:
+        reason = "interrupted"
+        raise
+    except BaseException as error:
+        message = error.problem if isinstance(error, MyXTTSError) else f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        events.write("run_end", reason=reason, message=message)
+        _report(folder)
+
+
+def _report(folder: RunFolder) -> None:
+    """A warning where it cannot be written: it must not hide what the run ended with."""
+    try:
+        logger.info("Report: %s", write_report(folder.path))
+    except OSError as error:
+        logger.warning("report.html cannot be written to %s: %s", folder.path, error)
 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
     """Other settings than the run began with, or a stage without the one that it stands on."""
     if folder.has_saved() and not fresh:
-        saved = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
-        refuse_other_configuration(_without_vocabulary(saved), config, folder.path)
-    if config.training.init_parts:
-        return
-    first = stages_for(config)[0]
-    for earlier in _stages_before(first):
-        if fresh or not list_checkpoints(folder.checkpoints(earlier)):
-            raise CheckpointError(
-                f"stage {first} needs stage {earlier}, which this run has not trained",
-                hint=f"run --stage {earlier} first, or leave --stage out to run all in order",
-            )
-
-
-def _stages_before(stage: Stage) -> tuple[Stage, ...]:
-    return STAGES[: STAGES.index(stage)]
+        refuse_other_configuration(_without_vocabulary(folder.saved_settings()), config, folder.path)
+    if not config.training.init_parts:
+        refuse_without_ground(stages_for(config)[0], folder, fresh=fresh)
 
 
 class TrainingRun:
@@ -111,6 +118,7 @@ class TrainingRun:
         self._plan, self._precision, self._folder, self._events = plan, precision, folder, events
         self._should_stop = should_stop
         self._board = board
+        self._progress = ProgressEvents(events)
         self._known_speakers: list[Speaker] | None = None
         program = Path(sys.argv[0]).name
         command = shlex.join(["myxtts" if program == "__main__.py" else program, *sys.argv[1:]])
@@ -127,21 +135,26 @@ class TrainingRun:
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
         self.config = dataclasses.replace(config, model=model)
-        self.config.to_yaml(folder.config)
+        with writing("config.yaml", folder.path):
+            self.config.to_yaml(folder.config)
         if self._brought:
-            save_speakers(folder.voice, self._speakers())
-            initial_voice.begin(self.config, folder, self.tokenizer)
+            speakers = self._speakers()
+            with writing("the voice", folder.voice):
+                save_speakers(folder.voice, speakers)
+                initial_voice.begin(self.config, folder, self.tokenizer)
 
     def _corpora(self, config: XTTSConfig) -> tuple[Any, Any]:
         from myxtts.training.stage_run import Corpus
 
         assert config.data.train_data is not None
         given = initial_voice.first_tokenizer(config, self._folder)
-        train = prepare(config.data.train_data, config.data, self._preparing, given)
+        train = prepare(config.data.train_data, config.data, self._preparing, given, should_stop=self._should_stop)
         held_out = train
         learnt, kept = train.split()
         if config.data.val_data is not None:
-            held_out = prepare(config.data.val_data, config.data, self._preparing, train.tokenizer)
+            held_out = prepare(
+                config.data.val_data, config.data, self._preparing, train.tokenizer, should_stop=self._should_stop
+            )
             learnt, kept = np.arange(len(train)), np.arange(len(held_out))
         chosen = [
             initial_voice.clips_that_fit(prepared, clips, config.model)
@@ -150,8 +163,9 @@ class TrainingRun:
         return Corpus(train, chosen[0]), Corpus(held_out, chosen[1])
 
     def _preparing(self, progress: PrepareProgress) -> None:
-        if progress.done == progress.total or progress.done % 500 == 0:
-            logger.info("Preparing: %d of %d clips, %d refused", progress.done, progress.total, progress.refused)
+        self._progress("preparing clips", progress.done, progress.total)
+        if progress.done == progress.total:
+            logger.info("Prepared %d clips, %d refused", progress.total, progress.refused)
 
     def run(self) -> bool:
         """Every stage that was asked for, in order; `False` when asked to stop on the way."""
@@ -176,6 +190,9 @@ class TrainingRun:
             logger.info("Stage %s: %d steps", stage, run.total_steps)
             if not run.run():
                 return False
+            voice = published(voice_facts(self._folder.voice), brought=self._brought)
+            if voice < Trained.to(stage, trainer.step_number):
+                self._publish(trainer, stage)  # A kill came between its last checkpoint and the voice.
             done.append(stage)
         return True
 
@@ -227,19 +244,25 @@ class TrainingRun:
             if stage == "codec" and "gpt" in self._brought:
                 logger.warning("Stage codec changes the codes that the voice's GPT speaks: train gpt after it")
             return
-        if not set(_stages_before(stage)) <= set(done):
-            load_parts(self._folder.voice, trainer.model)
+        if not set(stages_before(stage)) <= set(done):
+            voice = self._folder.voice
+            if "gpt" in voice_facts(voice).get("parts", ()):
+                refuse_other_vocabulary(read_voice_tokenizer(voice), self.tokenizer, voice)
+            load_parts(voice, trainer.model)
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
         from myxtts.training.publishing import facts_of
 
-        save_speakers(self._folder.voice, self._speakers())
+        speakers = self._speakers()
         facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
+        facts[TRAINED_TO] = [stage, trainer.step_number]
         before = voice_facts(self._folder.voice)
         if self._brought and "sampling" in before:
             facts["sampling"] = before["sampling"]  # How its makers let it draw codes stays true of it.
-        with trainer.optimizer.averages_in_place():
-            save_voice(self._folder.voice, trainer.model, self._parts_after(stage), self.config, self.tokenizer, facts)
+        parts = self._parts_after(stage)
+        with trainer.optimizer.averages_in_place(), writing("the voice", self._folder.voice):
+            save_speakers(self._folder.voice, speakers)
+            save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, facts)
 
     def _parts_after(self, stage: Stage) -> list[str]:
         """What the voice has once the stage is done: what it brought, what this run trained before, and this."""
@@ -292,7 +315,7 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
         if asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         asked.append(number)
-        logger.info("Stopping after this step (again Ctrl-C to stop at once)")
+        logger.info("Stopping after this step or clip (again Ctrl-C to stop at once)")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
+import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from safetensors import SafetensorError
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
 from myxtts.synthesis.voice import VOICE_FOLDER
+
+if TYPE_CHECKING:
+    from myxtts.data.prepared import PreparedCorpus
+    from myxtts.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def writing(what: str, where: Path, flag: str = "--run-dir") -> Iterator[None]:
+    """A full disk or a forbidden folder is an error that says what was lost, and that the checkpoints were not."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{what} cannot be written to {where}: {error}",
+            hint=f"free disk space or choose another {flag}; the same command continues from the last checkpoint",
+        ) from error
 
 
 class RunFolder:
@@ -61,6 +85,19 @@ class RunFolder:
         """Whether a run got as far as saving something here, which another one must fit to be its continuation."""
         saved = self.voice.exists() or any(self._checkpoints.glob("*/step-*"))
         return self.config.is_file() and saved
+
+    def saved_settings(self) -> dict[str, Any]:
+        """The settings of `config.yaml`, by part."""
+        try:
+            saved = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            saved = None
+        if not isinstance(saved, dict):
+            raise CheckpointError(
+                f"{self.config} is empty or damaged",
+                hint="remove it and run the same command again: the checkpoints know their settings too",
+            )
+        return saved
 
     def start_afresh(self) -> Path | None:
         """Move everything of earlier runs into a folder of its own, and name it."""
@@ -124,3 +161,38 @@ def refuse_other_configuration(saved: dict[str, Any], config: XTTSConfig, where:
             f"{where} was started with other settings: {'; '.join(differences)}",
             hint="give the same settings, choose another --run-dir, or start over with --fresh",
         )
+
+
+def corpus_marks(prepared: PreparedCorpus) -> dict[str, str]:
+    """What a checkpoint keeps of the corpus that its weights learnt from."""
+    return {"corpus": prepared.fingerprint, "vocabulary": _vocabulary_digest(prepared.tokenizer)}
+
+
+def refuse_other_corpus(saved: Mapping[str, Any], prepared: PreparedCorpus, stage: Stage, where: Path) -> None:
+    """Text weights know tokens by number, so the vocabulary must be the same; other clips are only said.
+
+    Stage codec reads no text. Checkpoints of an earlier version have no marks and are taken as they are.
+    """
+    now = corpus_marks(prepared)
+    if stage != "codec" and saved.get("vocabulary", now["vocabulary"]) != now["vocabulary"]:
+        raise _other_vocabulary(where)
+    if saved.get("corpus", now["corpus"]) != now["corpus"]:
+        logger.warning("The corpus is not as it was when %s was written: stage %s goes on with it", where, stage)
+
+
+def refuse_other_vocabulary(saved: Tokenizer, now: Tokenizer, where: Path) -> None:
+    """For text weights that come from a voice folder, with its tokenizer."""
+    if _vocabulary_digest(saved) != _vocabulary_digest(now):
+        raise _other_vocabulary(where)
+
+
+def _vocabulary_digest(tokenizer: Tokenizer) -> str:
+    return hashlib.sha256(json.dumps(tokenizer.tokens()).encode()).hexdigest()
+
+
+def _other_vocabulary(where: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{where} was trained with another vocabulary than this corpus gives: its tokens would mean other letters",
+        hint="continue with the corpus that the run began with; to learn from another one, start a run from its voice: "
+        "--init-from and another --run-dir",
+    )

@@ -60,7 +60,7 @@ class SampleMaker:
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_audio(path, wave, rate)
-            except (MyXTTSError, tf.errors.OpError) as error:
+            except (MyXTTSError, OSError, tf.errors.OpError) as error:
                 problem = getattr(error, "problem", str(error).splitlines()[0])
                 logger.warning("no sample of %s at step %d: %s", stage, step, problem)
                 continue

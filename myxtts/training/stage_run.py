@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
 from myxtts.data.batching import batches
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.monitoring.events import EventLog
+from myxtts.monitoring.events import EventLog, ProgressEvents
 from myxtts.monitoring.verdict import judge
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
 from myxtts.pipeline.pipeline import PipelineBase
@@ -28,10 +27,12 @@ from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.alignment import Alignments, aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.optim import AdamW
 from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
-from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+from myxtts.training.run_folder import RunFolder, corpus_marks, refuse_other_configuration, refuse_other_corpus, writing
 from myxtts.training.sources import DrawnBatches, size_of
+from myxtts.training.stage_order import refuse_to_shift_ground
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
@@ -41,7 +42,6 @@ logger = logging.getLogger(__name__)
 VALIDATION_BATCHES = 8
 CHECK_EVERY = 100
 LEAK_WINDOW = 2000
-PROGRESS_EVERY_S = 5.0
 JUDGED_STEPS = 10
 """A window of fewer steps is too short to warn of what it shows."""
 
@@ -75,7 +75,7 @@ class StageRun:
         self._should_stop, self._on_checkpoint, self._on_validation = should_stop, on_checkpoint, on_validation
         self._memory: list[tuple[int, float]] = []
         self._leak_reported = False
-        self._progress_at_s = -math.inf
+        self._progress = ProgressEvents(events)
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
         self._alignments: dict[Path, Alignments] = {}
@@ -84,12 +84,23 @@ class StageRun:
         source.close()
 
     def run(self) -> bool:
-        """Train to the end. `False` if it was asked to stop before; the state is saved either way."""
+        """Train to the end. `False` if it was asked to stop before; the state is saved either way.
+
+        A stage that is done leaves the weights that its voice has: the averages, where it keeps some.
+        """
         try:
-            return self._run()
+            finished = self._run()
         except tf.errors.ResourceExhaustedError as error:
             # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
             raise out_of_memory(error, self.trainer.plan, self._batch_words()) from error
+        if finished:
+            self._optimizer.adopt_averages()
+        return finished
+
+    @property
+    def _optimizer(self) -> AdamW:
+        assert self.trainer.optimizer is not None  # since the stage was started
+        return self.trainer.optimizer
 
     def _run(self) -> bool:
         training = self.config.training
@@ -102,6 +113,7 @@ class StageRun:
         if self.trainer.step_number >= self.total_steps:
             source.close()
             return True
+        refuse_to_shift_ground(self.stage, self.trainer.step_number, self.total_steps, self.folder)
         if not self._listen():
             source.close()
             return False
@@ -188,16 +200,11 @@ class StageRun:
         self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
         return True
 
-    def _progress(self, task: str, done: int, total: int) -> None:
-        now_s = time.monotonic()
-        if now_s - self._progress_at_s >= PROGRESS_EVERY_S:
-            self._progress_at_s = now_s
-            self.events.write("progress", task=task, done=done, total=total)
-
     def _restore_or_begin(self, source: DrawnBatches) -> None:
         folder = self.folder.checkpoints(self.stage)
         checkpoint = load_latest(folder)
         if checkpoint is not None:
+            refuse_other_corpus(checkpoint.state, self._train.prepared, self.stage, folder)
             refuse_other_configuration(checkpoint.state["config"], self.config, folder)
             self.trainer.restore(checkpoint)
             source.set_state(checkpoint.state["data"])
@@ -290,16 +297,19 @@ class StageRun:
         training = self.config.training
         loss = None
         if last or step % training.validate_every == 0:
-            figures = self.validate()
-            loss = figures.get("loss")
-            if loss is not None:
-                self.events.write("validation", stage=self.stage, step=step, **figures)
-            if self._on_validation is not None:
-                self._on_validation(self.stage, step)
+            # What is judged and heard is what the voice gets.
+            with self._optimizer.averages_in_place():
+                figures = self.validate()
+                loss = figures.get("loss")
+                if loss is not None:
+                    self.events.write("validation", stage=self.stage, step=step, **figures)
+                if self._on_validation is not None:
+                    self._on_validation(self.stage, step)
         if last or step % training.checkpoint_every == 0 or loss is not None:
             path = self._save(data_state)
             if loss is not None and math.isfinite(loss):
-                mark_best(path.parent, step, loss)
+                with writing("which checkpoint is the best", path.parent, "--checkpoint-dir"):
+                    mark_best(path.parent, step, loss)
 
     def validate(self) -> dict[str, float]:
         """Held-out losses over the same few batches each time; empty where no batch can be made."""
@@ -338,6 +348,7 @@ class StageRun:
             "skipped_steps": self.trainer.skipped_steps,
             "loss_scale": self.trainer.loss_scale.get_state(),
             "total_steps": self.total_steps,
+            **corpus_marks(self._train.prepared),
         }
         checkpoint = Checkpoint(step=step, arrays=self.trainer.arrays(), state=state)
         path = save_checkpoint(self.folder.checkpoints(self.stage), checkpoint, keep=self.config.training.keep)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from myxtts.errors import TrainingError
-from myxtts.training.run_folder import RunFolder
+from myxtts.data.prepare import prepare
+from myxtts.errors import CheckpointError, TrainingError
+from myxtts.training.run_folder import RunFolder, corpus_marks, refuse_other_corpus
+from tests.corpus_maker import make_ljspeech, settings
 
 
 def test_a_run_that_saved_nothing_binds_no_later_one(tmp_path: Path) -> None:
@@ -41,3 +43,41 @@ def test_a_folder_in_use_names_its_process_and_how_to_watch_it(tmp_path: Path) -
         RunFolder(tmp_path).lock(),
     ):
         pass
+
+
+@pytest.mark.parametrize("content", ["", "- a list", "a: [", "\0"])
+def test_settings_that_a_full_disk_left_empty_are_named_with_the_way_out(tmp_path: Path, content: str) -> None:
+    folder = RunFolder(tmp_path)
+    folder.config.write_text(content)
+
+    with pytest.raises(CheckpointError, match=r"config\.yaml is empty or damaged") as caught:
+        folder.saved_settings()
+
+    assert "remove it" in caught.value.hint
+
+
+def test_a_run_goes_on_only_with_the_vocabulary_that_its_text_weights_know(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = ["clip_0|abc é", "clip_1|abd"]
+    before = prepare(make_ljspeech(tmp_path / "a", 2, lines=lines), settings(tmp_path / "cache"), workers=1)
+    moved = prepare(make_ljspeech(tmp_path / "b", 2, lines=lines), settings(tmp_path / "cache"), workers=1)
+    # As many letters, in another order of numbers.
+    other = prepare(
+        make_ljspeech(tmp_path / "c", 2, lines=["clip_0|abc è", "clip_1|abd"]),
+        settings(tmp_path / "cache"),
+        workers=1,
+    )
+    assert other.tokenizer.size == before.tokenizer.size
+    marks = corpus_marks(before)
+
+    with pytest.raises(CheckpointError, match="another vocabulary than this corpus gives") as caught:
+        refuse_other_corpus(marks, other, "gpt", tmp_path)
+    assert "--init-from" in caught.value.hint
+    refuse_other_corpus(marks, before, "gpt", tmp_path)
+    assert not caplog.text, "the same corpus is nothing to speak of"
+
+    refuse_other_corpus(marks, moved, "gpt", tmp_path)
+    assert "The corpus is not as it was" in caplog.text
+    refuse_other_corpus(marks, other, "codec", tmp_path)
+    refuse_other_corpus({"step": 3}, other, "gpt", tmp_path)  # as an earlier version wrote it

@@ -1,0 +1,89 @@
+"""How a run ends: its log always says so, and nothing that fails on the way out hides why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from myxtts.data.prepare import PreparingStopped
+from myxtts.errors import CheckpointError
+from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
+from myxtts.training.run import _to_its_end
+from myxtts.training.run_folder import RunFolder, writing
+
+
+def ended(run: Callable[[], bool], folder: Path) -> bool:
+    with EventLog(folder / "events.jsonl") as events:
+        return _to_its_end(run, events, RunFolder(folder))
+
+
+def raising(error: BaseException) -> Callable[[], bool]:
+    def run() -> bool:
+        raise error
+
+    return run
+
+
+def last_event(folder: Path) -> tuple[str, str]:
+    *_, event = read_events(folder / "events.jsonl")
+    assert event["event"] == "run_end"
+    return event["reason"], event["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "message"),
+    [
+        (CheckpointError("no space", hint="make some"), "failed", "no space"),
+        (ValueError("a fault of ours"), "failed", "ValueError: a fault of ours"),
+        (KeyboardInterrupt(), "interrupted", ""),
+    ],
+)
+def test_every_end_is_in_the_log_and_in_the_report(
+    tmp_path: Path, error: BaseException, reason: str, message: str
+) -> None:
+    with pytest.raises(type(error)):
+        ended(raising(error), tmp_path)
+
+    assert last_event(tmp_path) == (reason, message or str(tmp_path))
+    assert reason in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_that_was_stopped_while_preparing_was_interrupted(tmp_path: Path) -> None:
+    assert not ended(raising(PreparingStopped()), tmp_path)
+
+    assert last_event(tmp_path)[0] == "interrupted"
+
+
+def test_a_report_that_finds_no_room_is_a_warning_beside_the_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "report.html.part").symlink_to("/dev/full")
+
+    with pytest.raises(CheckpointError, match="checkpoint of step 5"):
+        ended(raising(CheckpointError("checkpoint of step 5 cannot be written", hint="make room")), tmp_path)
+
+    assert "report.html cannot be written" in caplog.text
+    assert last_event(tmp_path) == ("failed", "checkpoint of step 5 cannot be written")
+
+
+def test_a_full_disk_is_an_error_that_says_what_was_not_written_and_where_to_go_on(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CheckpointError, match=f"the voice cannot be written to {tmp_path}: .*No space left") as caught,
+        writing("the voice", tmp_path),
+    ):
+        Path("/dev/full").write_text("x")
+
+    assert "--run-dir" in caught.value.hint
+    assert "continues from the last checkpoint" in caught.value.hint
+
+
+def test_progress_is_written_now_and_then_and_at_the_end(tmp_path: Path) -> None:
+    times_s = iter([0.0, 1.0, 6.0, 7.0, 8.0])
+    with EventLog(tmp_path / "events.jsonl") as events:
+        progress = ProgressEvents(events, now=lambda: next(times_s))
+        for done in range(1, 6):
+            progress("preparing clips", done, 5)
+
+    assert [event["done"] for event in read_events(tmp_path / "events.jsonl")] == [1, 3, 5]
