@@ -58,7 +58,8 @@ def save_arrays(
         if partial.is_file() and _described(folder) == partial:
             partial.replace(path)
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
-    _sync(partial)
+    with partial.open("rb") as stored:
+        os.fsync(stored.fileno())
     manifest = {
         "version": FORMAT_VERSION,
         "sha256": _digest(partial),
@@ -66,8 +67,10 @@ def save_arrays(
         "metadata": dict(metadata or {}),
     }
     written = folder / (MANIFEST_FILE + ".partial")
-    written.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    _sync(written)
+    with written.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
     written.replace(folder / MANIFEST_FILE)
     partial.replace(path)
     return path
@@ -171,14 +174,6 @@ def _described(folder: Path) -> Path | None:
         if path.is_file() and _digest(path) == digest:
             return path
     return None
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _digest(path: Path) -> str:

@@ -45,7 +45,7 @@ def save_voice(
     tokenizer: Tokenizer,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the named parts of the model; the manifest is written last, so a folder that has one is whole.
+    """Write the named parts of the model; the weights come last, and are the old ones or the new whenever it is killed.
 
     `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`.
     """
