@@ -111,7 +111,7 @@ save_checkpoint(folder.checkpoints("gpt"), Checkpoint(2, {{"weight": np.zeros(1,
 train("earlier_stage", stage="codec", max_steps=5)
 said["earlier_stage_left"] = same(voice, read_arrays(folder.voice))
 train("gpt_checkpoint", stage="gpt", max_steps=2)
-other = train_tokenizer("characters", [("other letters: xyz", "en")])
+other = train_tokenizer("characters", [("another letter: \u00e9", "en")])
 save_voice(folder.voice, stages[-1].trainer.model, parts, config, other, {{"trained_to": ["gpt", 2]}})
 train("gpt_in_voice", stage="decoder", max_steps=1)
 print(json.dumps(said))
