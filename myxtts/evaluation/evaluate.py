@@ -120,7 +120,6 @@ class Evaluation:
         self._speakers: dict[str, Vector] = {}
 
     def run(self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Iterator[Row]:
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._speakers = self._speaker_vectors(items)
         for number, item in enumerate(items, 1):
             yield from self._versions(item)

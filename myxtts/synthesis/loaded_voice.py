@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.speaking import WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import SynthesisError
-from myxtts.models.sampling import WITHOUT_ALIGNMENT, Sampling
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
 from myxtts.synthesis.voice import (

@@ -10,9 +10,9 @@ import pytest
 
 from myxtts.cli.import_xtts import main
 from myxtts.config.config import XTTSConfig
+from myxtts.config.speaking import Sampling
 from myxtts.errors import CheckpointError, ConfigError, UsageError
 from myxtts.models.guards import GuardConfig
-from myxtts.models.sampling import Sampling
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.text.tokenizer import load_tokenizer
 from tests.golden import formula, gpt_case

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from myxtts.audio.io import write_audio
+from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError, SynthesisError
 from myxtts.models.guards import GuardConfig
-from myxtts.models.sampling import Sampling
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.speech import SpeechReport
 from myxtts.synthesis.streaming import pcm16
