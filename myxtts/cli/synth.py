@@ -116,7 +116,7 @@ def main(argv: list[str]) -> int:
     # The report says the same with the text beside it.
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    return _speak_all(synthesizer, options, texts)
+    return speak_all(synthesizer, options, texts)
 
 
 def refuse_early(options: SynthOptions, texts: list[str]) -> None:
@@ -209,7 +209,8 @@ def numbered(out: Path, number: int, count: int) -> Path:
     return out if count == 1 else out.with_name(f"{out.stem}-{number:03d}{out.suffix}")
 
 
-def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
+def speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
+    """Speak and write every text; of several, one that cannot be spoken is named and does not stop the others."""
     from myxtts.models.guards import GuardConfig
 
     latents = synthesizer.latents(list(options.reference) or None, speaker=options.speaker, language=options.language)

@@ -30,7 +30,7 @@ from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech import PieceReport, Speech, SpeechReport, SpokenPiece
 from myxtts.synthesis.splitting import Border, Piece, split_text
 from myxtts.synthesis.timings import WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
-from myxtts.text.languages import find_language
+from myxtts.text.languages import find_language, language_note
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +147,7 @@ class Synthesizer:
     def _pieces(self, text: str, manner: _Manner, report: SpeechReport, *, streamed: bool) -> Iterator[SpokenPiece]:
         began = time.perf_counter()
         report.decoder = self._decoder.name
+        report.language_note = language_note(text, manner.language, self.voice.languages)
         planned = self._plan(text, manner.language)
         report.unspoken = tuple(sorted(self.voice.tokenizer.unknown(text, manner.language)))
         for made in self._parts(planned, manner, streamed):

@@ -231,13 +231,12 @@ class TrainingRun:
             load_parts(self._folder.voice, trainer.model)
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
-        from myxtts.training.publishing import facts_of
+        from myxtts.training.publishing import facts_of, with_what_it_brought
 
         save_speakers(self._folder.voice, self._speakers())
         facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
-        before = voice_facts(self._folder.voice)
-        if self._brought and "sampling" in before:
-            facts["sampling"] = before["sampling"]  # How its makers let it draw codes stays true of it.
+        if self._brought:
+            facts = with_what_it_brought(facts, voice_facts(self._folder.voice), self._brought)
         with trainer.optimizer.averages_in_place():
             save_voice(self._folder.voice, trainer.model, self._parts_after(stage), self.config, self.tokenizer, facts)
 
