@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from myxtts.cli.demo import DemoOptions, can_speak, is_finished, train_command
+from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
 from myxtts.cli.synth import SynthOptions, numbered, read_texts, refuse_early
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError
 from tests.processes import myxtts, run_script
@@ -144,6 +144,24 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
     assert myxtts(*command, "--dry-run").returncode == 0
     with pytest.raises(ConfigError, match="--minutes"):
         DemoOptions(minutes=0.0)
+
+
+def test_a_quick_demo_has_a_folder_of_its_own() -> None:
+    assert DemoOptions().home != DemoOptions(quick=True).home
+    assert DemoOptions(quick=True, folder=Path("mine")).home == Path("mine")
+
+
+@pytest.mark.parametrize("other", [{"max_steps": 4}, {"seed": 1}, {"corpus_minutes": 1.5}, {"voices": 2}])
+def test_a_demo_of_other_settings_is_neither_continued_nor_scored_as_this_one(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    home = tmp_path / "demo"
+    claim(DemoOptions(folder=home))
+    claim(DemoOptions(folder=home, minutes=5.0, sentences=3))
+
+    with pytest.raises(ConfigError, match="holds a demo of other settings") as caught:
+        claim(DemoOptions(folder=home, **other))
+    assert f"remove {home}" in caught.value.hint
 
 
 def test_a_demo_is_finished_when_its_last_run_is(tmp_path: Path) -> None:
