@@ -140,19 +140,5 @@ def feature_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tensor:
     return tf.add_n(losses)
 
 
-def decoder_losses(
-    real: list[Judgement], made: list[Judgement], real_mel_BTM: tf.Tensor, made_mel_BTM: tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """`loss` of the decoder and its parts, with HiFi-GAN's weights."""
-    adversarial, features = adversarial_loss(made), feature_loss(real, made)
-    mel = tf.reduce_mean(tf.abs(real_mel_BTM - made_mel_BTM))
-    return {
-        "loss": adversarial + FEATURE_WEIGHT * features + MEL_WEIGHT * mel,
-        "adversarial": adversarial,
-        "features": features,
-        "mel": mel,
-    }
-
-
 def _f32(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, tf.float32)
