@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -18,6 +18,9 @@ from myxtts.errors import DataError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 from myxtts.text.languages import find_language
+
+if TYPE_CHECKING:
+    from myxtts.evaluation.judges import Judges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +83,8 @@ def main(argv: list[str]) -> int:
     all_clips = refuse_early(options)
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
-    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
-
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    judges = find_judges(options.asr)
-    if options.phones and (options.data / "phonemes.csv").is_file():
-        cache = options.out or options.voice
-        add_phone_judge(judges, options.data, cache, counted("phone recogniser learns, step"))
-    refuse_without_judges(judges)
-
+    judges = _judges(options)
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import evaluate_into
@@ -99,17 +95,15 @@ def main(argv: list[str]) -> int:
         items = text_items(prepared, texts[: options.limit], find_language(options.language).code)
     else:
         items = held_out_items(prepared, options.limit, all_clips=all_clips)
-    folder = options.out if options.out is not None else options.voice
     about = {
         "voice": str(options.voice),
         "data": str(options.data),
         "seed": options.seed,
         "guards": options.guards,
     }
-    title = f"How {options.voice.resolve().name} speaks"
     result = evaluate_into(
-        folder,
-        title,
+        options.out or options.voice,
+        f"How {options.voice.resolve().name} speaks",
         synthesizer,
         judges,
         items,
@@ -123,6 +117,17 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
+
+
+def _judges(options: EvaluateOptions) -> Judges:
+    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
+
+    judges = find_judges(options.asr)
+    if options.phones and (options.data / "phonemes.csv").is_file():
+        cache = options.out or options.voice
+        add_phone_judge(judges, options.data, cache, counted("phone recogniser learns, step"))
+    refuse_without_judges(judges)
+    return judges
 
 
 def refuse_early(options: EvaluateOptions) -> bool:

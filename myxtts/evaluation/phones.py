@@ -22,6 +22,7 @@ from myxtts.audio.mel import MelSpectrogram
 from myxtts.data.prepared import is_held_out
 from myxtts.errors import DataError
 from myxtts.evaluation.scoring import sounds_of
+from myxtts.files import writing
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import error_rate, greedy_labels
 
@@ -139,8 +140,9 @@ def recogniser_of(
     learnt = [clip for number, clip in enumerate(clips) if not is_held_out(number)]
     recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in sounds_of(clip.ipa)}), seed=seed)
     recogniser.learn(learnt, steps=steps, seed=seed, progress=progress)
-    cache.mkdir(parents=True, exist_ok=True)
-    recogniser.save(path)
+    with writing(path):
+        cache.mkdir(parents=True, exist_ok=True)
+        recogniser.save(path)
     return recogniser
 
 

@@ -3,7 +3,7 @@
 The multi-period discriminator folds the wave so that every p-th sample stands in a column; the multi-resolution one
 looks at three short-time spectra (it does what HiFi-GAN's multi-scale one does without grouped convolutions, which a
 CPU cannot train outside XLA). Each judge returns a score and the features on the way to it. The losses are pure
-functions of those, and of the log mels that the caller computes.
+functions of those.
 
 Shapes: B clips, S samples, P period, C channels.
 """

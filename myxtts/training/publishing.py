@@ -59,5 +59,5 @@ def with_what_it_brought(facts: dict[str, Any], before: dict[str, Any], brought:
     if "gpt" not in brought:
         return facts | kept
     # Where it is not known what the voice spoke before, what it speaks now is not known either.
-    known = [*before["languages"], *facts["languages"]] if "languages" in before else []
+    known = [*before["languages"], *facts["languages"]] if before.get("languages") else []
     return facts | kept | {"languages": list(dict.fromkeys(known))}

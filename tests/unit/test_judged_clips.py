@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from myxtts.config.data import DataConfig
-from myxtts.errors import DataError, SynthesisError
+from myxtts.errors import DataError, OutputError, SynthesisError
 from myxtts.evaluation.evaluate import Item
 from myxtts.evaluation.items import holds_all_out
 from myxtts.evaluation.judges import Judges
@@ -52,6 +52,13 @@ class FirstSample:
 
     def embed(self, wave: np.ndarray, sample_rate: int) -> np.ndarray:
         return np.eye(4, dtype=np.float32)[round(float(wave[0]) * 4)]
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(OutputError, match=r"file/below cannot be written: Not a directory"):
+        evaluate_into(tmp_path / "file" / "below", "A test", Mute(), Judges(), [], {})
 
 
 def test_a_clip_is_never_compared_with_itself(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from myxtts.errors import OutputError
-from myxtts.evaluation.judges import Judges
-from myxtts.evaluation.run import evaluate_into
 from myxtts.files import writing
 from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, save_speakers
 from myxtts.synthesis.speech import SpokenPiece
@@ -21,22 +19,14 @@ LATENTS = VoiceLatents(np.zeros((1, 2), np.float32), None)
 PIECE = SpokenPiece(np.ones(40_000, np.float32))
 
 
-def evaluate_nothing_into(folder: Path) -> None:
-    class Silent:
-        codec = None
-
-    evaluate_into(folder, "A test", Silent(), Judges(), [], {})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "write",
     [
         lambda below: save_latents(below / "mine.safetensors", LATENTS, "digest"),
         lambda below: save_speakers(below, [Speaker("anna", "en", np.zeros(2, np.int16))]),
         lambda below: write_timings(below / "words.json", []),
-        evaluate_nothing_into,
     ],
-    ids=["saved voice", "speakers", "timings", "evaluation"],
+    ids=["saved voice", "speakers", "timings"],
 )
 def test_below_a_file_nothing_can_be_written_and_the_path_is_named(
     tmp_path: Path, write: Callable[[Path], None]

@@ -34,4 +34,6 @@ def test_a_voice_that_brought_a_codec_alone_speaks_what_it_learns_itself() -> No
 
 
 def test_what_a_voice_of_unknown_languages_speaks_stays_unknown() -> None:
-    assert with_what_it_brought({"languages": ["fa"]}, {}, ["gpt"]) == {"languages": []}
+    once = with_what_it_brought({"languages": ["fa"]}, {}, ["gpt"])
+
+    assert once == with_what_it_brought({"languages": ["fa"]}, once, ["gpt"]) == {"languages": []}
