@@ -121,7 +121,9 @@ def claim(options: DemoOptions) -> None:
         try:
             found = json.loads(record.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{record} cannot be read: {error}", hint="choose another --folder") from error
+            raise ConfigError(
+                f"{record} cannot be read: {error}", hint="choose another --folder, or remove this one"
+            ) from error
         other = [name for name in names if found.get(name) != asked[name]]
         if other:
             differing = ", ".join(f"--{name.replace('_', '-')} {found.get(name)}" for name in other)

@@ -125,7 +125,7 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> None:
     check_seed(options.seed)
     check_speed(options.speed)
     Sampling(**_given(options))
-    at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0, the default, uses the devices that are there")
+    at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
     if options.stream and len(texts) > 1:
         raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
     if options.stream and sys.stdout is None:

@@ -15,20 +15,22 @@ from myxtts.evaluation.evaluate import Item, Wave
 
 
 def holds_all_out(config: DataConfig, data: Path) -> bool:
-    """Whether the run kept this whole folder from training, with --val-data.
+    """Whether the run kept this whole folder from training, with --val-data; False where it held out single clips.
 
-    Such a run learnt every clip of its training folder, which can then not judge it.
+    A run with --val-data learnt every clip of its training folder, and of no other folder a share.
     """
     if config.val_data is None:
         return False
     is_val = _is_same(config.val_data, data)
-    if config.train_data is not None and _is_same(config.train_data, data):
-        other = "on a corpus that it never heard, with --all-clips" if is_val else f"with --data {config.val_data}"
-        raise DataError(
-            f"the voice learnt every clip of {data}: its run held out --val-data {config.val_data}",
-            hint=f"evaluate {other}",
-        )
-    return is_val
+    is_learnt = config.train_data is not None and _is_same(config.train_data, data)
+    if is_val and not is_learnt:
+        return True
+    problem = f"the voice learnt every clip of {data}" if is_learnt else f"the voice's run held out no clip of {data}"
+    other = "" if is_val else f"--data {config.val_data}, or "
+    raise DataError(
+        f"{problem}: it was trained with --val-data {config.val_data}",
+        hint=f"evaluate with {other}--all-clips on a corpus that it never heard",
+    )
 
 
 def _is_same(folder: str, data: Path) -> bool:

@@ -21,7 +21,6 @@ def test_a_run_with_a_validation_folder_is_judged_with_all_of_that_folder(tmp_pa
     config = DataConfig(train_data=str(tmp_path / "train"), val_data=str(tmp_path / "x" / ".." / "val"))
 
     assert holds_all_out(config, tmp_path / "val")
-    assert not holds_all_out(config, tmp_path / "another")
     assert not holds_all_out(DataConfig(train_data=str(tmp_path / "val")), tmp_path / "val")
 
 
@@ -33,7 +32,15 @@ def test_a_folder_that_was_learnt_whole_is_refused_and_the_other_one_is_named(tm
     assert f"--data {val}" in caught.value.hint
     with pytest.raises(DataError, match="learnt every clip") as caught:
         holds_all_out(DataConfig(train_data=train, val_data=train), tmp_path / "train")
-    assert "never heard" in caught.value.hint
+    assert "--data" not in caught.value.hint
+
+
+def test_a_folder_that_the_run_does_not_know_is_taken_only_where_all_of_it_was_never_heard(tmp_path: Path) -> None:
+    config = DataConfig(train_data=str(tmp_path / "train"), val_data=str(tmp_path / "val"))
+
+    with pytest.raises(DataError, match="held out no clip") as caught:
+        holds_all_out(config, tmp_path / "moved")
+    assert "--all-clips" in caught.value.hint
 
 
 class Mute:
