@@ -18,11 +18,11 @@ from myxtts.runtime.backend import import_tensorflow
 tf = import_tensorflow()  # first, as every command does: Keras would load scikit-learn, which came with librosa
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.speaking import Sampling
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, gpt_losses
 from myxtts.models.hifigan import HiFiGAN, samples_of
-from myxtts.models.sampling import Sampling
 from myxtts.models.speaker_encoder import SAMPLE_RATE, SpeakerEncoder
 from myxtts.training.optim import AdamW
 from myxtts.training.recipes import StageRecipe

@@ -63,5 +63,9 @@ class SynthesisError(MyXTTSError):
     """A text or a reference clip cannot be turned into speech."""
 
 
+class OutputError(MyXTTSError):
+    """What was made cannot be written where it should go."""
+
+
 class MissingDependencyError(MyXTTSError):
     """A part of the installation that this command needs is not there."""

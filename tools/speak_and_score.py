@@ -102,13 +102,13 @@ class Voice:
 def judge(voice: Voice, recogniser: Any, language: str, kind: Any, arguments: Any) -> dict[str, Any]:
     from myxtts.audio.io import write_audio
     from myxtts.data.demo_texts import heldout_texts
-    from myxtts.evaluation.phones import phones_of
+    from myxtts.evaluation.scoring import sounds_of
     from myxtts.models.ctc_paths import error_rate
     from myxtts.text.normalise import normalise
     from myxtts.text.phonemes import phonemes_of_many
 
     texts = list(heldout_texts(language, kind))
-    wanted = [phones_of(ipa) for ipa in phonemes_of_many([normalise(text, language) for text in texts], language)]
+    wanted = [sounds_of(ipa) for ipa in phonemes_of_many([normalise(text, language) for text in texts], language)]
     names = sorted(voice.latents)
     heard, unstopped, lines = [], 0, []
     started = time.process_time()
@@ -135,13 +135,14 @@ def floors(voice: Voice, recogniser: Any, corpus: Path, out: Path) -> dict[str, 
     from myxtts.audio.io import read_audio, write_audio
     from myxtts.audio.mel import MelSpectrogram
     from myxtts.data.prepared import is_held_out
-    from myxtts.evaluation.phones import phones_of, read_phoneme_corpus
+    from myxtts.evaluation.phones import read_phoneme_corpus
+    from myxtts.evaluation.scoring import sounds_of
     from myxtts.models.ctc_paths import error_rate
 
     clips = [clip for number, clip in enumerate(read_phoneme_corpus(corpus)) if is_held_out(number)]
     mel = MelSpectrogram()
     english = np.array(["-en-" in clip.path.name for clip in clips])
-    wanted = [phones_of(clip.ipa) for clip in clips]
+    wanted = [sounds_of(clip.ipa) for clip in clips]
     real, coded, used = [], [], set()
     for clip in clips:
         wave = read_audio(clip.path)

@@ -112,8 +112,9 @@ def analysis_window(settings: MelSettings = DVAE_MEL) -> NDArray[np.float32]:
     return (offset - (1.0 - offset) * np.cos(phase)).astype(np.float32)
 
 
-def frame_count(samples: int, hop_samples: int = HOP) -> int:
-    """Frames of a clip of so many samples: one at every hop, the first and the last centred on the clip's ends."""
+def frame_count(samples: Any, hop_samples: int = HOP) -> Any:
+    """Frames of a clip, or of each of several, of so many samples: one at every hop, the first and the last centred on
+    the clip's ends."""
     return samples // hop_samples + 1
 
 
@@ -171,12 +172,12 @@ class MelSpectrogram:
         import tensorflow as tf
 
         lengths_B = tf.cast(wave_lengths_B, tf.int32)
-        mel_lengths_B = lengths_B // self.settings.hop_samples + 1
+        mel_lengths_B = frame_count(lengths_B, self.settings.hop_samples)
         # torchaudio pads by n_fft / 2 and centres the window in the FFT; zeros around a window change no power.
         before = self.settings.n_fft // 2 - (self.settings.n_fft - self.settings.win_samples) // 2
         after = self.settings.win_samples - before
         samples = tf.shape(wave_BS)[1]
-        frames = samples // self.settings.hop_samples + 1
+        frames = frame_count(samples, self.settings.hop_samples)
         # Up to a whole number of hops, so that the pieces are cut without a copy.
         spare = 0 if self._whole else frames * self.settings.hop_samples - samples
         padded_BS = _reflect_at_own_ends(_as_float(wave_BS), lengths_B, before, after, spare)

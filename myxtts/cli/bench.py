@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -31,7 +31,7 @@ class BenchOptions:
       myxtts bench placement --train-data DIR --model-size tiny --simulate-gpus 2
     """
 
-    what: Annotated[str, tyro.conf.Positional] = "placement"
+    what: Annotated[Literal["placement"], tyro.conf.Positional] = "placement"
     """What to compare; placement is the only comparison."""
 
     train_data: str

@@ -5,6 +5,7 @@ Each step keeps what it made, so a second call continues where the first one end
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
 from myxtts.errors import ConfigError, TrainingError
+from myxtts.files import writing
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
 
@@ -33,11 +35,12 @@ class DemoOptions:
 
     Examples:
       myxtts demo
-      myxtts demo --quick --folder runs/quick   (three minutes: shows that all of it runs, not how it speaks)
+      myxtts demo --quick   (three minutes: shows that all of it runs, not how it speaks)
     """
 
-    folder: Path = Path("runs/demo")
-    """Where everything goes: corpus/, cache/, run/ with the voice, the report and the scores."""
+    folder: Path | None = None
+    """Where everything goes: corpus/, cache/, run/ with the voice, the report and the scores. By default runs/demo, and
+    runs/demo-quick with --quick."""
 
     minutes: float = 18.0
     """Longest training; what is trained by then speaks."""
@@ -70,6 +73,10 @@ class DemoOptions:
                 hint="the defaults are 18 and 60",
             )
 
+    @property
+    def home(self) -> Path:
+        return self.folder or Path("runs/demo-quick" if self.quick else "runs/demo")
+
 
 OPTIONS = DemoOptions
 
@@ -87,8 +94,9 @@ def main(argv: list[str]) -> int:
         )
     began = time.monotonic()
     setup_logging(logging.WARNING)
+    claim(options)
     corpus = _corpus(options)
-    run = options.folder / "run"
+    run = options.home / "run"
     finished = _train(options, corpus, run)
     if not can_speak(run):
         raise TrainingError(
@@ -104,6 +112,31 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def claim(options: DemoOptions) -> None:
+    """Note what decides the voice of this folder, or refuse a folder whose voice was decided otherwise."""
+    names = ("corpus_minutes", "voices", "seed", "max_steps")
+    asked = {name: getattr(options, name) for name in names}
+    record = options.home / "demo.json"
+    if record.is_file():
+        try:
+            found = json.loads(record.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{record} cannot be read: {error}", hint="choose another --folder, or remove this one"
+            ) from error
+        other = [name for name in names if found.get(name) != asked[name]]
+        if other:
+            differing = ", ".join(f"--{name.replace('_', '-')} {found.get(name)}" for name in other)
+            raise ConfigError(
+                f"{options.home} holds a demo of other settings: {differing}",
+                hint=f"give the same ones to continue it, another --folder, or remove {options.home} to begin anew",
+            )
+        return
+    with writing(record):
+        options.home.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+
+
 def _our_command() -> str:
     """How to call us from here: `make demo` runs in an environment that its user has not entered."""
     return "myxtts" if shutil.which("myxtts") else f"{os.path.relpath(sys.executable)} -m myxtts"
@@ -114,7 +147,7 @@ def _corpus(options: DemoOptions) -> Path:
 
     print(f"1/3 A corpus of {options.corpus_minutes:g} minutes, spoken by espeak-ng in {options.voices} voices")
     settings = DemoSettings(minutes=options.corpus_minutes, voices=options.voices, seed=options.seed)
-    return write_demo_corpus(options.folder / "corpus", settings, progress=counted("spoken clips:"))
+    return write_demo_corpus(options.home / "corpus", settings, progress=counted("spoken clips:"))
 
 
 def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
@@ -122,7 +155,7 @@ def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
     # espeak's even voices are measured with a codec that does not listen, which saves a minute and a half. Two hours of
     # them need nothing against learning by heart.
     return [
-        *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.folder / "cache")),
+        *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.home / "cache")),
         *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
         *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed)),
         *("--listening-weight", "0", "--code-noise", "0", "--vary-speed", "0"),
@@ -189,7 +222,7 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
     synthesizer = open_synthesizer(run)
     judges = find_judges()
     if not options.quick:
-        add_phone_judge(judges, corpus, options.folder / "cache", counted("phone recogniser learns, step"))
+        add_phone_judge(judges, corpus, options.home / "cache", counted("phone recogniser learns, step"))
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import SOUNDS, evaluate_into

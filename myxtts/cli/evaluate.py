@@ -5,15 +5,22 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
 from myxtts.cli.synth import open_synthesizer, read_texts
-from myxtts.errors import ConfigError
+from myxtts.config.checks import at_least
+from myxtts.config.speaking import check_seed
+from myxtts.errors import DataError
+from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
+from myxtts.text.languages import find_language
+
+if TYPE_CHECKING:
+    from myxtts.evaluation.judges import Judges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,7 @@ class EvaluateOptions:
     """A run folder or a voice folder."""
 
     data: Path
-    """Corpus with the real clips; those that training held out are spoken."""
+    """Corpus with the real clips; those that training held out are spoken. For a run with --val-data, that folder."""
 
     limit: int = 40
     """Most utterances."""
@@ -72,20 +79,12 @@ OPTIONS = EvaluateOptions
 
 def main(argv: list[str]) -> int:
     options = parse_options(EvaluateOptions, argv, command="evaluate")
-    if options.limit < 1:
-        raise ConfigError(f"--limit is {options.limit}, must be at least 1", hint="40 gives a first answer")
-    texts = read_texts((), options.texts) if options.texts is not None else None
+    texts = read_texts((), options.texts, flag="--texts") if options.texts is not None else None
+    all_clips = refuse_early(options)
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
-    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
-
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    judges = find_judges(options.asr)
-    if options.phones and (options.data / "phonemes.csv").is_file():
-        cache = options.out or options.voice
-        add_phone_judge(judges, options.data, cache, counted("phone recogniser learns, step"))
-    refuse_without_judges(judges)
-
+    judges = _judges(options)
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import evaluate_into
@@ -93,20 +92,18 @@ def main(argv: list[str]) -> int:
 
     prepared = prepare(str(options.data), synthesizer.voice.config.data)
     if texts is not None:
-        items = text_items(prepared, texts[: options.limit], options.language)
+        items = text_items(prepared, texts[: options.limit], find_language(options.language).code)
     else:
-        items = held_out_items(prepared, options.limit, all_clips=options.all_clips)
-    folder = options.out if options.out is not None else options.voice
+        items = held_out_items(prepared, options.limit, all_clips=all_clips)
     about = {
         "voice": str(options.voice),
         "data": str(options.data),
         "seed": options.seed,
         "guards": options.guards,
     }
-    title = f"How {options.voice.resolve().name} speaks"
     result = evaluate_into(
-        folder,
-        title,
+        options.out or options.voice,
+        f"How {options.voice.resolve().name} speaks",
         synthesizer,
         judges,
         items,
@@ -120,3 +117,34 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
+
+
+def _judges(options: EvaluateOptions) -> Judges:
+    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
+
+    judges = find_judges(options.asr)
+    if options.phones and (options.data / "phonemes.csv").is_file():
+        cache = options.out or options.voice
+        add_phone_judge(judges, options.data, cache, counted("phone recogniser learns, step"))
+    refuse_without_judges(judges)
+    return judges
+
+
+def refuse_early(options: EvaluateOptions) -> bool:
+    """What can be known to be wrong before TensorFlow and the judges are loaded; whether all clips are to be taken."""
+    from myxtts.evaluation.items import holds_all_out
+    from myxtts.synthesis.voice import find_voice, read_voice_config
+
+    at_least("--limit", options.limit, 1, hint="40 gives a first answer")
+    at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
+    check_seed(options.seed)
+    find_language(options.language)
+    if not options.data.exists():
+        raise DataError(f"--data {options.data} is not there", hint="name the folder of a corpus: docs/your-data.md")
+    config = read_voice_config(find_voice(options.voice)).data
+    if options.out is not None:
+        with writing(options.out):
+            options.out.mkdir(parents=True, exist_ok=True)
+    if options.all_clips or options.texts is not None:
+        return options.all_clips
+    return holds_all_out(config, options.data)

@@ -39,8 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"interrupted{again}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); Python must not complain about it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from myxtts.monitoring.terminal import drop_output
+
+        drop_output()  # Its reader went away, as in `| head`.
         return 0
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from myxtts.cli.flags import parse_options
-from myxtts.errors import SynthesisError
+from myxtts.config.checks import at_least
+from myxtts.config.speaking import Sampling, check_seed, check_speed
+from myxtts.errors import OutputError, SynthesisError
+from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.terminal import drop_output
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.text.languages import find_language
@@ -22,7 +27,7 @@ from myxtts.text.languages import find_language
 OUT_SUFFIXES = (".wav", ".flac", ".ogg")
 
 if TYPE_CHECKING:
-    from myxtts.synthesis.speech import SpeechReport
+    from myxtts.synthesis.speech import Speech, SpeechReport
     from myxtts.synthesis.synthesizer import Synthesizer
 
 
@@ -111,42 +116,78 @@ def main(argv: list[str]) -> int:
     # The report says the same with the text beside it.
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    return _speak_all(synthesizer, options, texts)
+    return speak_all(synthesizer, options, texts)
 
 
 def refuse_early(options: SynthOptions, texts: list[str]) -> None:
     """What can be known to be wrong before TensorFlow is loaded, which takes seconds."""
     find_language(options.language)
+    check_seed(options.seed)
+    check_speed(options.speed)
+    Sampling(**_given(options))
+    at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
     if options.stream and len(texts) > 1:
         raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
-    if options.out.suffix.lower() not in OUT_SUFFIXES:
-        raise SynthesisError(
-            f"--out {options.out.name} has the suffix {options.out.suffix!r}",
-            hint=f"name it {', '.join(OUT_SUFFIXES)}",
-        )
-    written = [path for path in (options.out, options.timings, options.report) if path is not None]
-    for folder in {path.parent for path in written}:
-        if not folder.is_dir():
-            raise SynthesisError(f"folder {folder} is not there", hint="make it first, or choose another one")
+    if options.stream and sys.stdout is None:
+        raise OutputError("--stream writes to standard output, which is closed", hint="send it to a file or a program")
+    _refuse_outputs(options, len(texts))
     for clip in options.reference:
         if not clip.is_file():
             raise SynthesisError(f"reference {clip} is not there", hint="give an audio file, or a file of --save-voice")
 
 
-def read_texts(given: tuple[str, ...], file: Path | None) -> list[str]:
-    """Texts of the command line, of standard input for `-`, and the lines of a file; at least one."""
-    texts = [sys.stdin.read().strip() if text == "-" else text for text in given]
+def _refuse_outputs(options: SynthOptions, count: int) -> None:
+    from myxtts.synthesis.references import check_latents_name
+    from myxtts.synthesis.timings import check_timings_name
+
+    if options.out.suffix.lower() not in OUT_SUFFIXES:
+        raise SynthesisError(
+            f"--out {options.out.name} has the suffix {options.out.suffix!r}",
+            hint=f"name it {', '.join(OUT_SUFFIXES)}",
+        )
+    if options.timings is not None:
+        check_timings_name(options.timings)
+    if options.save_voice is not None:
+        check_latents_name(options.save_voice)
+    named = [path for path in (None if options.stream else options.out, options.timings, options.report) if path]
+    for folder in {path.parent for path in named}:
+        if not folder.is_dir():
+            raise SynthesisError(f"folder {folder} is not there", hint="make it first, or choose another one")
+    written = [numbered(path, number, count) for path in named for number in range(1, count + 1)]
+    for path in [*written, options.save_voice]:
+        if path is not None and path.is_dir():
+            raise SynthesisError(f"{path} is a folder", hint="name a file to write, which may be one inside of it")
+
+
+def read_texts(given: tuple[str, ...], file: Path | None, *, flag: str = "--text-file") -> list[str]:
+    """Texts of the command line, of standard input for `-`, and the lines of the file that `flag` names."""
+    texts = [_standard_input().strip() if text == "-" else text for text in given]
     if file is not None:
-        try:
-            content = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SynthesisError(
-                f"--text-file {file} cannot be read: {error}", hint="give a UTF-8 text file"
-            ) from error
+        content = _standard_input() if str(file) == "-" else _decoded(f"{flag} {file}", file.read_bytes)
         texts += [line for line in content.splitlines() if line.strip()]
     if not any(text.strip() for text in texts):
-        raise SynthesisError("there is no text to speak", hint='myxtts synth "Hello." --voice RUN, or --text-file FILE')
+        usage = 'myxtts synth "Hello." --voice RUN, or --text-file FILE'
+        hint = usage if file is None else f"write one text a line into {file}"
+        raise SynthesisError("there is no text to speak", hint=hint)
     return texts
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise SynthesisError("there is no text to speak: standard input is closed", hint="pipe a text into it")
+    return _decoded("standard input", sys.stdin.buffer.read)
+
+
+def _decoded(name: str, read: Callable[[], bytes]) -> str:
+    """UTF-8, with or without the mark that Windows puts first."""
+    try:
+        return read().decode("utf-8-sig")
+    except OSError as error:
+        raise SynthesisError(
+            f"{name} cannot be read: {error.strerror}", hint="check the path and its rights"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SynthesisError(f"{name} is not UTF-8 text: {error}", hint="save it as UTF-8") from error
 
 
 def open_synthesizer(voice: Path, simulate_gpus: int = 0) -> Synthesizer:
@@ -168,7 +209,8 @@ def numbered(out: Path, number: int, count: int) -> Path:
     return out if count == 1 else out.with_name(f"{out.stem}-{number:03d}{out.suffix}")
 
 
-def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
+def speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
+    """Speak and write every text; of several, one that cannot be spoken is named and does not stop the others."""
     from myxtts.models.guards import GuardConfig
 
     latents = synthesizer.latents(list(options.reference) or None, speaker=options.speaker, language=options.language)
@@ -187,12 +229,14 @@ def _speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]
     failed = 0
     for number, text in enumerate(texts, 1):
         try:
-            _speak_one(synthesizer, options, text, number, len(texts), manner)
+            speech = synthesizer.speak(text, **manner)
         except SynthesisError as error:
             if len(texts) == 1:
                 raise
             failed += 1
             print(f"text {number} was not spoken: {error.problem}", file=sys.stderr)
+        else:
+            _write_speech(options, speech, number, len(texts))
     return 1 if failed else 0
 
 
@@ -202,13 +246,10 @@ def _given(options: SynthOptions) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
-def _speak_one(
-    synthesizer: Synthesizer, options: SynthOptions, text: str, number: int, count: int, manner: dict[str, Any]
-) -> None:
+def _write_speech(options: SynthOptions, speech: Speech, number: int, count: int) -> None:
     from myxtts.audio.io import write_audio
     from myxtts.synthesis.timings import write_timings
 
-    speech = synthesizer.speak(text, **manner)
     path = numbered(options.out, number, count)
     write_audio(path, speech.wave, speech.sample_rate)
     if options.timings is not None:
@@ -232,7 +273,11 @@ def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: 
             words.extend(piece.words)
             yield piece
 
-    samples = write_pcm16(heard(), sys.stdout.buffer)
+    try:
+        samples = write_pcm16(heard(), sys.stdout.buffer)
+    except OutputError:
+        drop_output()
+        raise
     if options.timings is not None:
         write_timings(options.timings, words)
     _write_report(options, report, 1, 1)
@@ -249,4 +294,5 @@ def _write_report(options: SynthOptions, report: SpeechReport, number: int, coun
         print(line, file=sys.stderr)
     if options.report is not None:
         path = numbered(options.report, number, count)
-        path.write_text(json.dumps(report.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        with writing(path):
+            path.write_text(json.dumps(report.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -12,4 +12,4 @@ def at_least(flag: str, value: float | None, minimum: float, *, hint: str) -> No
 
 def in_range(flag: str, value: float | None, minimum: float, maximum: float, *, hint: str) -> None:
     if value is not None and not minimum <= value <= maximum:
-        raise ConfigError(f"{flag} is {value}, must be between {minimum:g} and {maximum:g}", hint=hint)
+        raise ConfigError(f"{flag} is {value}, must be between {minimum:.10g} and {maximum:.10g}", hint=hint)

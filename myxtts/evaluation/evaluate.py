@@ -68,7 +68,7 @@ class Row:
     characters: ErrorCount | None = None
     phones: ErrorCount | None = None
     similarity: float | None = None
-    """Cosine to the speaker's reference."""
+    """Cosine to the speaker's references; None where the item's own clip is the only one."""
     other_similarity: float | None = None
     """Cosine to the reference of the most similar other speaker; None with fewer than two."""
     right_speaker: bool | None = None
@@ -117,11 +117,10 @@ class Evaluation:
     ) -> None:
         self._synthesizer, self._judges, self._folder = synthesizer, judges, folder
         self._manner: dict[str, Any] = {"seed": seed, "guards": guards}
-        self._speakers: dict[str, Vector] = {}
+        self._references: dict[str, dict[int, Vector]] = {}
 
     def run(self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Iterator[Row]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._speakers = self._speaker_vectors(items)
+        self._references = self._reference_vectors(items)
         for number, item in enumerate(items, 1):
             yield from self._versions(item)
             if progress is not None:
@@ -199,25 +198,36 @@ class Evaluation:
         return phone_errors(item.text, self._judges.phones.hear([np.asarray(at_rate, np.float32)])[0], item.language)
 
     def _similarities(self, item: Item, wave: Wave, rate: int) -> tuple[float | None, float | None]:
-        """To the item's speaker, and to the most similar other one."""
+        """To the item's speaker, and to the most similar other one; None where nothing is left to compare with.
+
+        A speaker is the mean of its references but for the item's own clip, which would be compared with itself.
+        """
         if self._judges.speaker is None:
             return None, None
         heard = self._judges.speaker.embed(wave, rate)
-        to = {speaker: cosine(heard, vector) for speaker, vector in self._speakers.items()}
-        return to.pop(item.speaker), max(to.values(), default=None)
+        own_clip = None if item.real is None else _clip_key(item.real)
+        to: dict[str, float] = {}
+        for speaker, vectors in self._references.items():
+            kept = [vector for clip, vector in vectors.items() if clip != own_clip]
+            if kept:
+                to[speaker] = cosine(heard, np.asarray(np.mean(kept, axis=0), np.float32))
+        return to.pop(item.speaker, None), max(to.values(), default=None)
 
-    def _speaker_vectors(self, items: Sequence[Item]) -> dict[str, Vector]:
-        """Each speaker as the mean of its references, which are never the clips that are judged."""
+    def _reference_vectors(self, items: Sequence[Item]) -> dict[str, dict[int, Vector]]:
+        """For each speaker, its references as the judge hears them, by clip."""
         judge = self._judges.speaker
         if judge is None:
             return {}
-        by_speaker: dict[str, dict[int, Wave]] = {}
+        heard: dict[str, dict[int, Vector]] = {}
         for item in items:
-            by_speaker.setdefault(item.speaker, {})[hash(item.reference.tobytes())] = item.reference
-        return {
-            speaker: np.asarray(np.mean([judge.embed(w, SAMPLE_RATE) for w in waves.values()], axis=0), np.float32)
-            for speaker, waves in by_speaker.items()
-        }
+            of_speaker, clip = heard.setdefault(item.speaker, {}), _clip_key(item.reference)
+            if clip not in of_speaker:
+                of_speaker[clip] = judge.embed(item.reference, SAMPLE_RATE)
+        return heard
+
+
+def _clip_key(wave: Wave) -> int:
+    return hash(wave.tobytes())
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:

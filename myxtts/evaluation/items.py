@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.config.data import DataConfig
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import DataError
 from myxtts.evaluation.evaluate import Item, Wave
 
-LEAST_REFERENCE_SECONDS = 1.5
+
+def holds_all_out(config: DataConfig, data: Path) -> bool:
+    """Whether the run kept this whole folder from training, with --val-data; False where it held out single clips.
+
+    A run with --val-data learnt every clip of its training folder, and of no other folder a share.
+    """
+    if config.val_data is None:
+        return False
+    is_val = _is_same(config.val_data, data)
+    is_learnt = config.train_data is not None and _is_same(config.train_data, data)
+    if is_val and not is_learnt:
+        return True
+    problem = f"the voice learnt every clip of {data}" if is_learnt else f"the voice's run held out no clip of {data}"
+    other = "" if is_val else f"--data {config.val_data}, or "
+    raise DataError(
+        f"{problem}: it was trained with --val-data {config.val_data}",
+        hint=f"evaluate with {other}--all-clips on a corpus that it never heard",
+    )
+
+
+def _is_same(folder: str, data: Path) -> bool:
+    return Path(folder).resolve() == data.resolve()
 
 
 def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = False, group: str = "") -> list[Item]:
@@ -64,14 +86,13 @@ def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *,
 
 
 def _references(prepared: PreparedCorpus, clips: NDArray[np.int64]) -> dict[str, list[int]]:
-    """For each speaker a few clips that are long enough, longest first."""
+    """For each speaker a few clips, longest first."""
     samples = np.asarray(prepared.index.wave_samples)[clips].astype(np.int64)
     speaker_of_clip = np.asarray(prepared.index.speaker)[clips]
     found: dict[str, list[int]] = {}
     for number in np.unique(speaker_of_clip):
         own = np.flatnonzero(speaker_of_clip == number)
-        long_enough = own[samples[own] >= LEAST_REFERENCE_SECONDS * SAMPLE_RATE]
-        order = long_enough if len(long_enough) else own[np.argsort(-samples[own])]
+        order = own[np.argsort(-samples[own], kind="stable")]
         found[prepared.speakers[int(number)]] = [int(clips[place]) for place in order[:4]]
     return found
 

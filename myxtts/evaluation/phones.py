@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,8 @@ from myxtts.audio.io import read_audio
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.data.prepared import is_held_out
 from myxtts.errors import DataError
+from myxtts.evaluation.scoring import sounds_of
+from myxtts.files import writing
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import error_rate, greedy_labels
 
@@ -42,11 +43,6 @@ class SpokenClip(NamedTuple):
 
     path: Path
     ipa: str
-
-
-def phones_of(ipa: str) -> list[str]:
-    """The sounds of an IPA text: letters without marks, spaces and punctuation."""
-    return [sign for sign in ipa if unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt")]
 
 
 def read_phoneme_corpus(folder: str | Path) -> list[SpokenClip]:
@@ -96,7 +92,7 @@ class PhoneRecogniser:
 
     def error(self, clips: Sequence[SpokenClip]) -> float:
         """Phone error on recordings."""
-        return error_rate([phones_of(c.ipa) for c in clips], self.hear([read_audio(c.path) for c in clips]))
+        return error_rate([sounds_of(c.ipa) for c in clips], self.hear([read_audio(c.path) for c in clips]))
 
     def _mel_of(self, wave: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         samples = np.asarray(wave, np.float32)
@@ -105,7 +101,7 @@ class PhoneRecogniser:
         return mel_TM
 
     def _labels(self, ipa: str) -> NDArray[np.int32]:
-        return np.array([self._label_of[phone] for phone in phones_of(ipa)], np.int32)
+        return np.array([self._label_of[phone] for phone in sounds_of(ipa)], np.int32)
 
     def save(self, path: Path) -> None:
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -142,10 +138,11 @@ def recogniser_of(
     if path.is_file():
         return PhoneRecogniser.load(path)
     learnt = [clip for number, clip in enumerate(clips) if not is_held_out(number)]
-    recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in phones_of(clip.ipa)}), seed=seed)
+    recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in sounds_of(clip.ipa)}), seed=seed)
     recogniser.learn(learnt, steps=steps, seed=seed, progress=progress)
-    cache.mkdir(parents=True, exist_ok=True)
-    recogniser.save(path)
+    with writing(path):
+        cache.mkdir(parents=True, exist_ok=True)
+        recogniser.save(path)
     return recogniser
 
 

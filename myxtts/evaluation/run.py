@@ -11,6 +11,7 @@ from typing import Any
 from myxtts.evaluation.evaluate import Evaluation, Item, Speaking, Summary, as_json, summarise
 from myxtts.evaluation.judges import Judges
 from myxtts.evaluation.page import judge_lines, text_table, write_page
+from myxtts.files import writing
 from myxtts.models.guards import GuardConfig
 
 SOUNDS = "evaluation"
@@ -40,12 +41,14 @@ def evaluate_into(
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluated:
     """Speak and judge all items and write the results into `folder`; `guards=None` judges the bare model."""
-    folder.mkdir(parents=True, exist_ok=True)
     sounds = folder / SOUNDS
+    with writing(folder):
+        sounds.mkdir(parents=True, exist_ok=True)
     rows = list(Evaluation(synthesizer, judges, sounds, seed=seed, guards=guards).run(items, progress))
     summaries = summarise(rows)
     target, page = folder / "evaluation.json", folder / "evaluation.html"
     content = as_json(rows, summaries, judges, about)
-    target.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    write_page(page, title, rows, summaries, judges, sounds)
+    with writing(folder):
+        target.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write_page(page, title, rows, summaries, judges, sounds)
     return Evaluated(target, page, text_table(summaries), judge_lines(judges), summaries)

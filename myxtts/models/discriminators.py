@@ -3,7 +3,7 @@
 The multi-period discriminator folds the wave so that every p-th sample stands in a column; the multi-resolution one
 looks at three short-time spectra (it does what HiFi-GAN's multi-scale one does without grouped convolutions, which a
 CPU cannot train outside XLA). Each judge returns a score and the features on the way to it. The losses are pure
-functions of those, and of the log mels that the caller computes.
+functions of those.
 
 Shapes: B clips, S samples, P period, C channels.
 """
@@ -138,20 +138,6 @@ def feature_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tensor:
         for target, feature in zip(targets, features, strict=True)
     ]
     return tf.add_n(losses)
-
-
-def decoder_losses(
-    real: list[Judgement], made: list[Judgement], real_mel_BTM: tf.Tensor, made_mel_BTM: tf.Tensor
-) -> dict[str, tf.Tensor]:
-    """`loss` of the decoder and its parts, with HiFi-GAN's weights."""
-    adversarial, features = adversarial_loss(made), feature_loss(real, made)
-    mel = tf.reduce_mean(tf.abs(real_mel_BTM - made_mel_BTM))
-    return {
-        "loss": adversarial + FEATURE_WEIGHT * features + MEL_WEIGHT * mel,
-        "adversarial": adversarial,
-        "features": features,
-        "mel": mel,
-    }
 
 
 def _f32(x: tf.Tensor) -> tf.Tensor:

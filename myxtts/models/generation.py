@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.models.attention import attention_probabilities
 from myxtts.models.cached_step import (
@@ -29,7 +30,7 @@ from myxtts.models.cached_step import (
 )
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
-from myxtts.models.sampling import Sampling, SamplingTensors, draw, penalise, random_numbers
+from myxtts.models.sampling import SamplingTensors, draw, penalise, random_numbers, sampling_tensors
 
 GROWTH = 64
 
@@ -163,7 +164,7 @@ class Generator:
             uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
             min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
             max_codes_B=tf.constant(most),
-            sampling=(sampling or Sampling()).tensors(self.gpt.config.audio_codes + 2),
+            sampling=sampling_tensors(sampling or Sampling(), self.gpt.config.audio_codes + 2),
         )
         latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
         expected = self.gpt.config.conditioning_latents, self.gpt.config.gpt_width

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from myxtts.config.speaking import Sampling
 from myxtts.models.generation import Generated, Generator
 from myxtts.models.guards import GuardConfig, Verdict, expected_limit, judge, loop_start
-from myxtts.models.sampling import Sampling
 
 log = logging.getLogger(__name__)
 

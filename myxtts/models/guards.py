@@ -1,7 +1,7 @@
 """Guards against speech that does not end, repeats itself or leaves words out: pure judgements of generated codes.
 
 XTTS users complain of nothing more than of hallucinated tails. `judge` finds them from the codes, from whether the
-model stopped, and from where its alignment heads looked; `generation.generate_guarded` acts on it.
+model stopped, and from where its alignment heads looked; `guarded.generate_guarded` acts on it.
 """
 
 from __future__ import annotations

@@ -6,51 +6,12 @@ Coqui's: repetition penalty, temperature, top-k, top-p. Sizes: B batch, V vocabu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from myxtts.config.checks import at_least, in_range
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How codes are drawn. The defaults are the ones that worked best for voices trained from scratch."""
-
-    temperature: float = 0.5
-    """Below 1 prefers likely codes; 0 always takes the likeliest one."""
-
-    top_k: int = 50
-    """Only the k likeliest codes can be drawn; 0 for all."""
-
-    top_p: float = 0.85
-    """Only the likeliest codes that together have this probability can be drawn."""
-
-    repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of codes that were spoken already; 1 is off."""
-
-    def __post_init__(self) -> None:
-        in_range("--temperature", self.temperature, 0.0, 10.0, hint="0 is greedy, 0.5 the default")
-        at_least("--top-k", self.top_k, 0, hint="0 turns it off, 50 is the default")
-        in_range("--top-p", self.top_p, 1e-6, 1.0, hint="1 turns it off, 0.85 is the default")
-        in_range("--repetition-penalty", self.repetition_penalty, 1.0, 100.0, hint="1, the default, is off")
-
-    def tensors(self, vocabulary: int) -> SamplingTensors:
-        greedy = self.temperature == 0.0
-        return SamplingTensors(
-            temperature=tf.constant(1.0 if greedy else self.temperature, tf.float32),
-            top_k=tf.constant(1 if greedy else min(self.top_k or vocabulary, vocabulary), tf.int32),
-            top_p=tf.constant(self.top_p, tf.float32),
-            penalty=tf.constant(self.repetition_penalty, tf.float32),
-        )
-
-
-WITHOUT_ALIGNMENT = Sampling(repetition_penalty=2.0)
-"""A voice that was trained without alignments loops without a penalty; one with them speaks worse for it, since sounds
-do come back in a sentence."""
-GREEDY = Sampling(temperature=0.0, repetition_penalty=1.0)
+from myxtts.config.speaking import Sampling
 
 
 class SamplingTensors(NamedTuple):
@@ -58,6 +19,16 @@ class SamplingTensors(NamedTuple):
     top_k: tf.Tensor
     top_p: tf.Tensor
     penalty: tf.Tensor
+
+
+def sampling_tensors(sampling: Sampling, vocabulary: int) -> SamplingTensors:
+    greedy = sampling.temperature == 0.0
+    return SamplingTensors(
+        temperature=tf.constant(1.0 if greedy else sampling.temperature, tf.float32),
+        top_k=tf.constant(1 if greedy else min(sampling.top_k or vocabulary, vocabulary), tf.int32),
+        top_p=tf.constant(sampling.top_p, tf.float32),
+        penalty=tf.constant(sampling.repetition_penalty, tf.float32),
+    )
 
 
 def random_numbers(seeds_B: np.ndarray, count: int) -> tf.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 
 ERRORS = "myxtts-plain"
@@ -28,3 +29,8 @@ def write_any_character() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors=ERRORS, line_buffering=True)
+
+
+def drop_output() -> None:
+    """Send what standard output still holds nowhere: it leads to nothing now, and Python would say so at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

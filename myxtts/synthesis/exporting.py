@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.errors import CheckpointError
+from myxtts.files import writing
 from myxtts.models.weights import MANIFEST_FILE, WEIGHTS_FILE, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.references import SPEAKERS_FILE
 from myxtts.synthesis.voice import (
@@ -44,15 +45,16 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
     kept = XTTSConfig(
         model=config.model, data=DataConfig(language=config.data.language, text_frontend=tokenizer.frontend)
     )
-    out.mkdir(parents=True, exist_ok=True)
-    kept.to_yaml(out / CONFIG_FILE)
-    tokenizer.save(out / TOKENIZER_FILE)
-    if (folder / SPEAKERS_FILE).is_file():
-        shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
     stored = {name: _halved(name, value) if half else value for name, value in arrays.items()}
-    path = save_arrays(out, stored, {**manifest["metadata"], "parts": voice_parts(manifest)})
-    # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
-    path.chmod((out / CONFIG_FILE).stat().st_mode)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        kept.to_yaml(out / CONFIG_FILE)
+        tokenizer.save(out / TOKENIZER_FILE)
+        if (folder / SPEAKERS_FILE).is_file():
+            shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
+        path = save_arrays(out, stored, {**manifest["metadata"], "parts": voice_parts(manifest)})
+        # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
+        path.chmod((out / CONFIG_FILE).stat().st_mode)
     _check(out, stored)
     return path
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.speaking import WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import SynthesisError
-from myxtts.models.sampling import WITHOUT_ALIGNMENT, Sampling
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
 from myxtts.synthesis.voice import (
@@ -38,6 +38,8 @@ class Voice:
     digest: str
     """Of the weights; saved latents carry it."""
     speakers: dict[str, Speaker]
+    languages: tuple[str, ...] = ()
+    """Those that it learnt; empty where that is not known."""
     longest_tokens: int = PIECE_TOKENS
     reference_seconds: float = XTTS_REFERENCE_SECONDS
     alignment_heads: tuple[tuple[int, int], ...] = ()
@@ -72,6 +74,7 @@ def load_voice(path: str | Path) -> Voice:
         tokenizer=read_voice_tokenizer(folder),
         digest=manifest["sha256"],
         speakers=load_speakers(folder),
+        languages=tuple(facts.get("languages", ())),
         longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
         reference_seconds=facts.get("reference_seconds", XTTS_REFERENCE_SECONDS),
         alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),

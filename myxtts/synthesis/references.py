@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
+from myxtts.files import writing
 from myxtts.synthesis.joining import trim_silence
 
 SPEAKERS_FILE = "speakers.safetensors"
@@ -83,15 +84,18 @@ def windows(waves: Sequence[NDArray[np.float32]], window_s: float) -> list[NDArr
     return cut
 
 
-def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
+def check_latents_name(path: Path) -> None:
     if path.suffix != LATENTS_SUFFIX:
         raise SynthesisError(
             f"--save-voice {path.name} must end in {LATENTS_SUFFIX}", hint=f"name it mine{LATENTS_SUFFIX}"
         )
+
+
+def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
+    check_latents_name(path)
     arrays = {"latents": latents.latents_LD}
     if latents.speaker_V is not None:
         arrays["speaker"] = latents.speaker_V
-    path.parent.mkdir(parents=True, exist_ok=True)
     _save(path, arrays, {"format": _FORMAT, "voice": voice_digest})
 
 
@@ -107,7 +111,6 @@ def load_latents(path: Path, voice_digest: str, shape_LD: tuple[int, int]) -> Vo
 
 def save_speakers(folder: Path, speakers: Sequence[Speaker]) -> None:
     """Beside the voice's weights; speaking without a reference uses the first one."""
-    folder.mkdir(parents=True, exist_ok=True)
     about = [{"name": speaker.name, "language": speaker.language} for speaker in speakers]
     arrays = {f"{number:04d}": np.ascontiguousarray(speaker.wave, np.int16) for number, speaker in enumerate(speakers)}
     _save(
@@ -146,13 +149,13 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
 
 def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
     partial = path.with_name(f".{path.name}.part")
-    try:
-        save_file(dict(arrays), partial, metadata)
-        partial.replace(path)
-    except OSError as error:
-        raise SynthesisError(
-            f"{path} cannot be written: {error.strerror}", hint="check the folder and its rights"
-        ) from error
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(dict(arrays), partial, metadata)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _open(path: Path, expected: str, what: str, cure: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -35,7 +35,9 @@ class SpeechReport:
     decoder: str = ""
     pieces: list[PieceReport] = field(default_factory=list)
     unspoken: tuple[str, ...] = ()
-    """Signs of the text that the voice has no token for."""
+    """What the voice has no token for: signs of the text, or of its phonemes where the voice reads those."""
+    language_note: str | None = None
+    """In words, why the language may come out wrong; None where nothing speaks against it."""
     elapsed_s: float = 0.0
     first_sound_s: float | None = None
     """From the call to the first samples."""
@@ -56,7 +58,8 @@ class SpeechReport:
 
     def lines(self) -> list[str]:
         """What a person should know; empty where all went well."""
-        lines = [f"{_short(piece.text)}: {piece.note}" for piece in self.pieces if piece.note]
+        lines = [self.language_note] if self.language_note else []
+        lines += [f"{_short(piece.text)}: {piece.note}" for piece in self.pieces if piece.note]
         if self.unspoken:
             lines.append(f"not spoken, for want of a token: {' '.join(self.unspoken)}")
         return lines

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from myxtts.audio.io import to_int16
+from myxtts.files import writing
 from myxtts.synthesis.speech import SpokenPiece
 
 
@@ -20,7 +21,8 @@ def write_pcm16(pieces: Iterable[SpokenPiece], out: BinaryIO) -> int:
     """Write each block as soon as it is made; returns the number of samples."""
     samples = 0
     for block in pcm16(pieces):
-        out.write(block)
-        out.flush()
+        with writing("the stream"):
+            out.write(block)
+            out.flush()
         samples += len(block) // 2
     return samples

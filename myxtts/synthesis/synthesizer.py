@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from myxtts.config.checks import in_range
+from myxtts.config.speaking import Sampling, check_seed, check_speed
 from myxtts.errors import SynthesisError
 from myxtts.models.generation import Generator
 from myxtts.models.guarded import Spoken, as_it_came, generate_guarded, stream_guarded
 from myxtts.models.guards import GuardConfig
-from myxtts.models.sampling import Sampling
 from myxtts.synthesis import references
 from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
@@ -31,7 +30,7 @@ from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech import PieceReport, Speech, SpeechReport, SpokenPiece
 from myxtts.synthesis.splitting import Border, Piece, split_text
 from myxtts.synthesis.timings import WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
-from myxtts.text.languages import find_language
+from myxtts.text.languages import find_language, language_note
 
 logger = logging.getLogger(__name__)
 
@@ -133,8 +132,8 @@ class Synthesizer:
         sampling: Sampling | None,
         guards: GuardConfig | None,
     ) -> _Manner:
-        in_range("--speed", speed, 0.25, 4.0, hint="1 is the voice's own speed, 1.2 is a fifth faster")
-        in_range("--seed", seed, 0, 2**31 - 1, hint="any whole number from 0 on")
+        check_speed(speed)
+        check_seed(seed)
         code = find_language(language).code
         return _Manner(
             latents=latents,
@@ -148,6 +147,7 @@ class Synthesizer:
     def _pieces(self, text: str, manner: _Manner, report: SpeechReport, *, streamed: bool) -> Iterator[SpokenPiece]:
         began = time.perf_counter()
         report.decoder = self._decoder.name
+        report.language_note = language_note(text, manner.language, self.voice.languages)
         planned = self._plan(text, manner.language)
         report.unspoken = tuple(sorted(self.voice.tokenizer.unknown(text, manner.language)))
         for made in self._parts(planned, manner, streamed):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.errors import SynthesisError
+from myxtts.files import writing
 
 _WORD = re.compile(r"\S+")
 Source = Literal["attention", "estimated"]
@@ -86,15 +87,21 @@ def timings(
     ]
 
 
+def check_timings_name(path: Path) -> None:
+    if path.suffix.lower() not in (".json", ".srt"):
+        raise SynthesisError(f"--timings {path.name} has the suffix {path.suffix!r}", hint="name it .json or .srt")
+
+
 def write_timings(path: Path, words: Sequence[WordTiming]) -> None:
     """JSON or SRT, by the suffix."""
-    if path.suffix.lower() == ".json":
-        content = json.dumps({"words": [asdict(word) for word in words]}, ensure_ascii=False, indent=1) + "\n"
-    elif path.suffix.lower() == ".srt":
-        content = as_srt(words)
-    else:
-        raise SynthesisError(f"--timings {path.name} has the suffix {path.suffix!r}", hint="name it .json or .srt")
-    path.write_text(content, encoding="utf-8")
+    check_timings_name(path)
+    content = as_srt(words) if path.suffix.lower() == ".srt" else as_json(words)
+    with writing(path):
+        path.write_text(content, encoding="utf-8")
+
+
+def as_json(words: Sequence[WordTiming]) -> str:
+    return json.dumps({"words": [asdict(word) for word in words]}, ensure_ascii=False, indent=1) + "\n"
 
 
 def as_srt(words: Sequence[WordTiming]) -> str:

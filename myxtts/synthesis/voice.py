@@ -47,7 +47,8 @@ def save_voice(
 ) -> None:
     """Write the named parts of the model; the weights come last, and are the old ones or the new whenever it is killed.
 
-    `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`.
+    `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`,
+    `languages`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder / CONFIG_FILE)

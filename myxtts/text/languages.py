@@ -6,6 +6,9 @@ are only ever appended.
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,6 +83,34 @@ def find_language(code: str) -> Language:
     raise ConfigError(f"language {code!r} is not one that we speak", hint=f"choose one of: {' '.join(CODES)}")
 
 
-def language_index(code: str) -> int:
-    """The number that stands for a language in a prepared corpus."""
-    return CODES.index(find_language(code).code)
+_NAMED_AS = {
+    "LATIN": "latin",
+    "CYRILLIC": "cyrillic",
+    "ARABIC": "arabic",
+    "CJK": "han",
+    "HANGUL": "hangul",
+    "HIRAGANA": "kana",
+    "KATAKANA": "kana",
+    "DEVANAGARI": "devanagari",
+}
+"""Scripts by the first word of their letters' names in Unicode."""
+
+
+def script_of(text: str) -> str | None:
+    """The script of more than half of the letters; None where no script has so many, or there are no letters."""
+    letters = Counter(
+        _NAMED_AS.get(unicodedata.name(sign, "").split(" ")[0].split("-")[0]) for sign in text if sign.isalpha()
+    )
+    script, count = letters.most_common(1)[0] if letters else (None, 0)
+    return script if 2 * count > letters.total() else None
+
+
+def language_note(text: str, language: str, learnt: Sequence[str]) -> str | None:
+    """Why a voice that learnt these languages may not say the text in this one; `learnt` is empty where unknown."""
+    if learnt and language not in learnt:
+        return f"the voice never learnt {language!r} and may not be understood: it learnt {', '.join(learnt)}"
+    script, own = script_of(text), find_language(language).script
+    # Japanese is written in Chinese characters too.
+    if script is None or script == own or (own, script) == ("kana", "han"):
+        return None
+    return f"most of the text is in {script} letters and is read as {language!r}: is --language the text's own?"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import HOP
+from myxtts.audio.mel import frame_count
 from myxtts.config.data import DataConfig
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
@@ -63,7 +63,7 @@ class Alignments:
 
 def codes_of(wave_samples: Any) -> Any:
     """Codes of a clip, or of a padded batch, with so many samples."""
-    return (wave_samples // HOP + 1 + FRAMES_PER_CODE - 1) // FRAMES_PER_CODE
+    return (frame_count(wave_samples) + FRAMES_PER_CODE - 1) // FRAMES_PER_CODE
 
 
 def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,4 +49,15 @@ def facts_of(
         "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
         "reference_seconds": reference_seconds(config),
         "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
+        "languages": [prepared.languages[number] for number in np.unique(prepared.index.language[clips])],
     }
+
+
+def with_what_it_brought(facts: dict[str, Any], before: dict[str, Any], brought: Sequence[str]) -> dict[str, Any]:
+    """The facts of a voice that began as another one: how its makers let it draw codes, and what it spoke already."""
+    kept = {"sampling": before["sampling"]} if "sampling" in before else {}
+    if "gpt" not in brought:
+        return facts | kept
+    # Where it is not known what the voice spoke before, what it speaks now is not known either.
+    known = [*before["languages"], *facts["languages"]] if before.get("languages") else []
+    return facts | kept | {"languages": list(dict.fromkeys(known))}

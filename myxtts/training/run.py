@@ -251,14 +251,13 @@ class TrainingRun:
             load_parts(voice, trainer.model)
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
-        from myxtts.training.publishing import facts_of
+        from myxtts.training.publishing import facts_of, with_what_it_brought
 
         speakers = self._speakers()
         facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
         facts[TRAINED_TO] = [stage, trainer.step_number]
-        before = voice_facts(self._folder.voice)
-        if self._brought and "sampling" in before:
-            facts["sampling"] = before["sampling"]  # How its makers let it draw codes stays true of it.
+        if self._brought:
+            facts = with_what_it_brought(facts, voice_facts(self._folder.voice), self._brought)
         parts = self._parts_after(stage)
         with trainer.optimizer.averages_in_place(), writing("the voice", self._folder.voice):
             save_speakers(self._folder.voice, speakers)

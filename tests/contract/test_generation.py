@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.models.generation import Generated, Generator
 from myxtts.models.gpt import GPT
 from myxtts.models.guarded import generate_guarded
 from myxtts.models.guards import GuardConfig, expected_limit
 from myxtts.models.initialise import initialise_from_scratch
-from myxtts.models.sampling import GREEDY, Sampling, draw, penalise
+from myxtts.models.sampling import draw, penalise, sampling_tensors
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs
 
 LIVELY = Sampling(temperature=1.0, top_k=0, top_p=0.95, repetition_penalty=1.2)
@@ -43,7 +44,7 @@ def row_of(made: Generated, row: int) -> np.ndarray:
 
 def test_cached_generation_is_what_the_teacher_forced_pass_says(gpt: GPT, generator: Generator) -> None:
     latents, text, lengths = voice_and_text(3)
-    made = generator.generate(latents, text, lengths, sampling=GREEDY, min_codes=150, max_codes=150)
+    made = generator.generate(latents, text, lengths, sampling=Sampling(temperature=0.0), min_codes=150, max_codes=150)
 
     output = gpt(latents, text, lengths, made.codes_BN, made.lengths_B)
     logits = output.audio_logits_BTV.numpy()[:, :150, : TINY.audio_codes]
@@ -135,7 +136,7 @@ def test_drawing_follows_the_distribution_within_top_k_and_top_p() -> None:
     uniform_B1 = tf.constant((np.arange(count)[:, None] + 0.5) / count, tf.float32)
 
     def shares(sampling: Sampling) -> np.ndarray:
-        drawn = draw(logits_BV, sampling.tensors(5), uniform_B1).numpy()
+        drawn = draw(logits_BV, sampling_tensors(sampling, 5), uniform_B1).numpy()
         return np.bincount(drawn, minlength=5) / count
 
     everything = Sampling(temperature=1.0, top_k=0, top_p=1.0)
@@ -149,7 +150,7 @@ def test_drawing_follows_the_distribution_within_top_k_and_top_p() -> None:
     np.testing.assert_allclose(shares(nucleus), np.array([0.5, 0.25, 0.15, 0, 0]) / 0.9, atol=2e-3)
     squared = probabilities**2 / np.sum(probabilities**2)
     np.testing.assert_allclose(shares(Sampling(temperature=0.5, top_k=0, top_p=1.0)), squared, atol=2e-3)
-    assert shares(GREEDY)[0] == 1.0
+    assert shares(Sampling(temperature=0.0))[0] == 1.0
 
 
 def test_without_top_k_every_code_can_be_drawn_also_by_a_gpt_of_few_positions() -> None:
@@ -181,7 +182,7 @@ def test_runaway_speech_is_tried_again_then_cut_and_said(generator: Generator) -
     latents, text, lengths = voice_and_text(2)
     guards = GuardConfig(codes_per_token=4.0, spare_codes=30, retries=2)
 
-    spoken = generate_guarded(generator, latents, text, lengths, sampling=GREEDY, guards=guards)
+    spoken = generate_guarded(generator, latents, text, lengths, sampling=Sampling(temperature=0.0), guards=guards)
 
     for row, one in enumerate(spoken):
         assert one.fault is not None

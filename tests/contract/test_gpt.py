@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.speaking import Sampling
 from myxtts.errors import DataError, DeviceError
 from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, alignment_loss, gpt_losses
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
 from myxtts.models.layers import Linear, dropout, gelu_tanh, layer_norm
-from myxtts.models.sampling import GREEDY
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs
 
 
@@ -201,7 +201,7 @@ def test_four_utterances_are_learnt_by_heart(overfitted: Overfitted) -> None:
 
 def test_greedy_generation_gives_the_learnt_codes_back_and_stops(overfitted: Overfitted) -> None:
     spoken = Generator(overfitted.gpt).generate(
-        overfitted.latents, overfitted.text, overfitted.text_lengths, sampling=GREEDY, max_codes=60
+        overfitted.latents, overfitted.text, overfitted.text_lengths, sampling=Sampling(temperature=0.0), max_codes=60
     )
 
     assert spoken.stopped_B.all()
@@ -212,7 +212,7 @@ def test_greedy_generation_gives_the_learnt_codes_back_and_stops(overfitted: Ove
 
 def test_supervised_heads_tell_which_token_is_spoken(overfitted: Overfitted) -> None:
     spoken = Generator(overfitted.gpt, alignment_heads=HEADS).generate(
-        overfitted.latents, overfitted.text, overfitted.text_lengths, sampling=GREEDY, max_codes=60
+        overfitted.latents, overfitted.text, overfitted.text_lengths, sampling=Sampling(temperature=0.0), max_codes=60
     )
 
     for row, length in enumerate(overfitted.lengths):

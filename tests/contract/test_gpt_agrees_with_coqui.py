@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.speaking import Sampling
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.coqui.gpt import gpt_weights
 from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, GPTOutput, gpt_losses
-from myxtts.models.sampling import Sampling
 from tests.golden import formula
 from tests.golden import gpt_case as case
 

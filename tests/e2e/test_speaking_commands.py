@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from myxtts.cli.demo import DemoOptions, can_speak, is_finished, train_command
-from myxtts.cli.synth import numbered, read_texts
-from myxtts.errors import ConfigError, SynthesisError
+from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
+from myxtts.cli.synth import SynthOptions, numbered, read_texts, refuse_early
+from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError
 from tests.processes import myxtts, run_script
 
 WRONG_WITHOUT_TENSORFLOW = """
@@ -32,10 +36,58 @@ assert not heavy, heavy
         ["synth", "Hello.", "--voice", "nowhere", "--out", "no/such/folder/a.wav"],
         ["synth", "one", "two", "--voice", "nowhere", "--stream"],
         ["synth", "--text-file", "no-such-file.txt", "--voice", "nowhere"],
+        ["synth", "Hello.", "--voice", "nowhere", "--save-voice", "mine.npz"],
+        ["evaluate", "nowhere", "--data", "no-such-corpus"],
     ],
 )
 def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str]) -> None:
     run_script(WRONG_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timings": Path("words.txt")}, "suffix '.txt'"),
+        ({"save_voice": Path("mine.npz")}, "must end in .safetensors"),
+        ({"speed": 9.0}, "--speed is 9.0"),
+        ({"seed": 99999999999}, "between 0 and 2147483647"),
+        ({"temperature": -1.0}, "--temperature is -1.0"),
+        ({"top_p": 2.0}, "--top-p is 2.0"),
+        ({"repetition_penalty": 0.5}, "--repetition-penalty is 0.5"),
+        ({"simulate_gpus": -1}, "--simulate-gpus is -1"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_value_that_cannot_be_is_refused_before_the_voice_is_opened(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(MyXTTSError, match=re.escape(words)):
+        refuse_early(SynthOptions(voice=Path("nowhere"), **options), ["Hello.", "Good morning."])
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "count"),
+    [
+        ("a.wav", "out", 1),
+        ("a-002.wav", "out", 2),
+        ("a.srt", "timings", 1),
+        ("report", "report", 1),
+        ("v.safetensors", "save_voice", 2),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_spoken(
+    tmp_path: Path, name: str, flag: str, count: int
+) -> None:
+    (tmp_path / name).mkdir()
+    given = {flag: tmp_path / name.replace("-002", "")}
+
+    with pytest.raises(SynthesisError, match=f"{name} is a folder"):
+        refuse_early(SynthOptions(voice=Path("nowhere"), **given), ["Hello."] * count)  # type: ignore[arg-type]
+
+
+def test_a_stream_without_standard_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+
+    with pytest.raises(OutputError, match="closed"):
+        refuse_early(SynthOptions(voice=Path("nowhere"), stream=True), ["Hello."])
 
 
 def test_a_voice_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -67,6 +119,23 @@ def test_texts_come_from_the_command_line_and_the_lines_of_a_file(tmp_path: Path
         read_texts(("  ",), None)
 
 
+def test_texts_are_utf_8_with_or_without_a_mark_and_other_bytes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "marked.txt").write_bytes("سلام\r\n".encode("utf-8-sig"))
+    (tmp_path / "other.txt").write_bytes("héllo".encode("latin-1"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"h\xe9llo"), encoding="utf-8"))
+
+    assert read_texts((), tmp_path / "marked.txt") == ["سلام"]
+    with pytest.raises(SynthesisError, match=r"--texts .*other\.txt is not UTF-8"):
+        read_texts((), tmp_path / "other.txt", flag="--texts")
+    with pytest.raises(SynthesisError, match="standard input is not UTF-8"):
+        read_texts(("-",), None)
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SynthesisError, match="standard input is closed"):
+        read_texts(("-",), None)
+
+
 def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
     command = train_command(DemoOptions(max_steps=5), Path("c"), Path("r"))
 
@@ -75,6 +144,24 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
     assert myxtts(*command, "--dry-run").returncode == 0
     with pytest.raises(ConfigError, match="--minutes"):
         DemoOptions(minutes=0.0)
+
+
+def test_a_quick_demo_has_a_folder_of_its_own() -> None:
+    assert DemoOptions().home != DemoOptions(quick=True).home
+    assert DemoOptions(quick=True, folder=Path("mine")).home == Path("mine")
+
+
+@pytest.mark.parametrize("other", [{"max_steps": 4}, {"seed": 1}, {"corpus_minutes": 1.5}, {"voices": 2}])
+def test_a_demo_of_other_settings_is_neither_continued_nor_scored_as_this_one(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    home = tmp_path / "demo"
+    claim(DemoOptions(folder=home))
+    claim(DemoOptions(folder=home, minutes=5.0, sentences=3))
+
+    with pytest.raises(ConfigError, match="holds a demo of other settings") as caught:
+        claim(DemoOptions(folder=home, **other))
+    assert f"remove {home}" in caught.value.hint
 
 
 def test_a_demo_is_finished_when_its_last_run_is(tmp_path: Path) -> None:

@@ -46,9 +46,10 @@ def synthesizer(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
 
 def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesizer, tmp_path: Path) -> None:
     quiet, loud = (noise(1.5, seed).astype(np.float32) / 32768 * gain for seed, gain in ((1, 0.2), (2, 2.0)))
+    quiet_too, loud_too = quiet[::-1].copy(), loud[::-1].copy()
     items = [
-        Item(id="a", text="hello", language="en", speaker="quiet", reference=quiet, real=quiet, group="known"),
-        Item(id="b", text="hello two", language="en", speaker="loud", reference=loud, real=loud, group="known"),
+        Item(id="a", text="hello", language="en", speaker="quiet", reference=quiet, real=quiet_too, group="known"),
+        Item(id="b", text="hello two", language="en", speaker="loud", reference=loud, real=loud_too, group="known"),
         Item(id="c", text="سلام", language="fa", speaker="quiet", reference=quiet),
         Item(id="d", text="!!!", language="en", speaker="loud", reference=loud),
     ]
@@ -96,5 +97,7 @@ def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: P
 
     assert len(items) == 2
     assert all(item.real is not None and not np.array_equal(item.real, item.reference) for item in items)
+    lengths = [0.6 + 0.1 * (clip % 9) for clip in prepared.split()[0]]
+    assert len(texts[0].reference) == pytest.approx(max(lengths) * 22050, abs=1), "the longest clip says most"
     assert [item.id for item in texts] == ["mine-001", "mine-002"]
     assert len(held_out_items(prepared, 5, all_clips=True)) == 5

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from myxtts.config.config import XTTSConfig
-from myxtts.errors import CheckpointError, UsageError
+from myxtts.errors import CheckpointError, OutputError, UsageError
 from myxtts.models.weights import read_arrays, read_manifest
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.synthesizer import Synthesizer
@@ -174,6 +174,8 @@ def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Pa
     assert exported.config.training == XTTSConfig().training
     with pytest.raises(UsageError, match="not an empty folder"):
         main([str(tmp_path / "run"), str(tmp_path / "out")])
+    with pytest.raises(OutputError, match=r"config\.yaml/out cannot be written"):
+        main([str(tmp_path / "run"), str(tmp_path / "out" / "config.yaml" / "out")])
 
 
 def test_a_half_export_is_half_as_large_and_speaks_the_same_but_for_rounding(voice: Path, tmp_path: Path) -> None:

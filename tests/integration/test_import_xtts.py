@@ -10,9 +10,9 @@ import pytest
 
 from myxtts.cli.import_xtts import main
 from myxtts.config.config import XTTSConfig
-from myxtts.errors import CheckpointError, ConfigError, UsageError
+from myxtts.config.speaking import Sampling
+from myxtts.errors import CheckpointError, ConfigError, OutputError, UsageError
 from myxtts.models.guards import GuardConfig
-from myxtts.models.sampling import Sampling
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.text.tokenizer import load_tokenizer
 from tests.golden import formula, gpt_case
@@ -119,6 +119,8 @@ def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_the
     assert synthesizer.voice.sampling == Sampling(temperature=0.75, repetition_penalty=7.0)
     assert speech.sample_rate == 24000
     assert speech.seconds > 0
+    assert "en" in synthesizer.voice.languages
+    assert speech.report.language_note is None
 
 
 def test_a_folder_that_lacks_a_file_says_which(published: Path, tmp_path: Path) -> None:
@@ -150,3 +152,10 @@ def test_a_full_output_folder_is_left_alone(published: Path, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="not an empty folder"):
         main([str(published), str(tmp_path)])
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_output_folder_that_cannot_be_made_is_named(published: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(OutputError, match=r"file/out cannot be written"):
+        main([str(published), str(tmp_path / "file" / "out")])

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from myxtts.audio.io import write_audio
-from myxtts.errors import ConfigError, SynthesisError
+from myxtts.cli.synth import SynthOptions, speak_all
+from myxtts.config.speaking import Sampling
+from myxtts.errors import ConfigError, OutputError, SynthesisError
 from myxtts.models.guards import GuardConfig
-from myxtts.models.sampling import Sampling
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.speech import SpeechReport
 from myxtts.synthesis.streaming import pcm16
@@ -30,7 +31,10 @@ TEXT = "The first sentence is here. And this one comes second, as it should. Her
 @pytest.fixture(scope="module")
 def voice_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_voice(
-        tmp_path_factory.mktemp("voice"), ["dvae", "conditioning", "gpt"], alignment_heads=[[0, 0], [1, 0]]
+        tmp_path_factory.mktemp("voice"),
+        ["dvae", "conditioning", "gpt"],
+        alignment_heads=[[0, 0], [1, 0]],
+        languages=["en", "fa"],
     )
 
 
@@ -54,6 +58,23 @@ def test_an_awkward_text_is_spoken_or_refused_and_every_piece_is_accounted_for(
     assert np.isfinite(speech.wave).all()
     assert np.abs(speech.wave).max() <= 1.5
     assert all(piece.attempts or piece.note or not piece.text.strip() for piece in speech.report.pieces)
+
+
+def test_a_language_that_the_voice_never_learnt_is_spoken_with_a_warning(synthesizer: Synthesizer) -> None:
+    notes = {
+        language: synthesizer.speak("one", language=language, guards=CURT).report.lines() for language in ("en", "de")
+    }
+
+    assert not any("learnt" in line for line in notes["en"])
+    assert "it learnt en, fa" in notes["de"][0]
+
+
+def test_what_cannot_be_written_is_no_text_that_was_not_spoken(synthesizer: Synthesizer, tmp_path: Path) -> None:
+    (tmp_path / "report-001.json").mkdir()
+    options = SynthOptions(voice=Path(), out=tmp_path / "a.wav", report=tmp_path / "report.json")
+
+    with pytest.raises(OutputError, match=r"report-001\.json cannot be written"):
+        speak_all(synthesizer, options, ["one", "two"])
 
 
 def test_signs_without_a_token_are_named(synthesizer: Synthesizer) -> None:

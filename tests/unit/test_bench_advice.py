@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from myxtts.cli.bench import PLACEMENTS, Measured, advice
+import pytest
+
+from myxtts.cli.bench import PLACEMENTS, Measured, advice, main
 
 
 def measured(**audio_per_s: float) -> list[Measured]:
@@ -23,3 +25,11 @@ def test_a_gain_below_5_percent_is_not_worth_a_flag() -> None:
 
 def test_simulated_figures_are_not_sold_as_gpu_figures() -> None:
     assert "measure on the GPUs themselves" in advice(measured(single=100, dual=160), simulated=True)
+
+
+def test_a_comparison_that_there_is_not_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["anything", "--train-data", "nowhere"])
+
+    assert ended.value.code == 2
+    assert "placement" in capsys.readouterr().err

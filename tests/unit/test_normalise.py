@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from myxtts.errors import ConfigError
 from myxtts.text import numbers, tables
-from myxtts.text.languages import CODES, find_language, language_index
+from myxtts.text.languages import CODES, find_language, language_note, script_of
 from myxtts.text.normalise import normalise
 from myxtts.text.persian import ZWNJ
 
@@ -130,4 +130,39 @@ def test_an_unknown_language_is_refused_with_the_choices() -> None:
 
 
 def test_language_indices_never_move() -> None:
-    assert [language_index(code) for code in ("en", "ar", "hi", "fa")] == [0, 11, 16, 17]
+    assert [CODES.index(code) for code in ("en", "ar", "hi", "fa")] == [0, 11, 16, 17]
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("Hello!", "latin"),
+        ("سلام ok", "arabic"),
+        ("こんにちは", "kana"),
+        ("你好", "han"),
+        ("1 + 2", None),
+        ("Ж a", None),
+    ],
+)
+def test_a_text_is_in_the_script_of_most_of_its_letters(text: str, script: str | None) -> None:
+    assert script_of(text) == script
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "learnt", "words"),
+    [
+        ("سلام", "fa", ("en",), "never learnt 'fa'"),
+        ("سلام", "en", ("en",), "arabic letters and is read as 'en'"),
+        ("سلام", "en", (), "arabic letters and is read as 'en'"),
+        ("سلام", "fa", ("en", "fa"), None),
+        ("سلام", "fa", (), None),
+        ("日本語", "ja", ("ja",), None),
+        ("12!", "fa", ("fa",), None),
+    ],
+)
+def test_a_language_that_was_not_learnt_or_is_not_the_texts_own_is_noted(
+    text: str, language: str, learnt: tuple[str, ...], words: str | None
+) -> None:
+    note = language_note(text, language, learnt)
+
+    assert (note is None) if words is None else (note is not None and words in note)

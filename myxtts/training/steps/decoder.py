@@ -18,7 +18,7 @@ import soxr
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram
+from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import (
@@ -193,7 +193,7 @@ class DecoderStage(TrainingStage):
 
 def segment_starts(wave_lengths_B: NDArray[Any], draw_B: NDArray[Any], count: int) -> NDArray[np.int32]:
     """The first latent of each clip's segment, at the place that `draw` (0 to 1) says; 0 for clips that are shorter."""
-    latents_B = code_lengths(np.asarray(wave_lengths_B) // HOP + 1)
+    latents_B = code_lengths(frame_count(np.asarray(wave_lengths_B)))
     room_B = np.maximum(latents_B - count, 0)
     starts_B: NDArray[np.int32] = np.minimum((room_B + 1) * draw_B, room_B).astype(np.int32)
     return starts_B

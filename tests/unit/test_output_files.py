@@ -1,0 +1,60 @@
+"""Places that cannot be written are named with their reason, whatever was to be written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.errors import OutputError
+from myxtts.files import writing
+from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, save_speakers
+from myxtts.synthesis.speech import SpokenPiece
+from myxtts.synthesis.streaming import write_pcm16
+from myxtts.synthesis.timings import write_timings
+
+LATENTS = VoiceLatents(np.zeros((1, 2), np.float32), None)
+PIECE = SpokenPiece(np.ones(40_000, np.float32))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda below: save_latents(below / "mine.safetensors", LATENTS, "digest"),
+        lambda below: save_speakers(below, [Speaker("anna", "en", np.zeros(2, np.int16))]),
+        lambda below: write_timings(below / "words.json", []),
+    ],
+    ids=["saved voice", "speakers", "timings"],
+)
+def test_below_a_file_nothing_can_be_written_and_the_path_is_named(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(OutputError, match=r"file.* cannot be written: Not a directory"):
+        write(tmp_path / "file" / "below")
+
+
+def test_a_folder_with_the_name_of_the_file_is_no_traceback_and_nothing_is_left_in_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.safetensors").mkdir()
+
+    with pytest.raises(OutputError, match=r"mine\.safetensors cannot be written: Is a directory"):
+        save_latents(tmp_path / "mine.safetensors", LATENTS, "digest")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
+
+
+def test_a_folder_that_takes_no_files_is_named_by_the_tensor_library_too() -> None:
+    with pytest.raises(OutputError, match=r"/proc/mine\.safetensors cannot be written"):
+        save_latents(Path("/proc/mine.safetensors"), LATENTS, "digest")
+
+
+def test_a_full_disk_ends_a_stream_with_its_reason() -> None:
+    with pytest.raises(OutputError, match="No space left"), Path("/dev/full").open("wb", buffering=0) as full:
+        write_pcm16([PIECE], full)  # type: ignore[arg-type]
+
+
+def test_a_reader_that_went_away_is_no_error_of_the_output() -> None:
+    with pytest.raises(BrokenPipeError), writing("a pipe"):
+        raise BrokenPipeError

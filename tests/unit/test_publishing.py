@@ -1,0 +1,39 @@
+"""What a published voice says of its training: the languages it learnt, with those of the voice it began as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from myxtts.config.config import XTTSConfig
+from myxtts.data.prepare import prepare
+from myxtts.training.publishing import facts_of, with_what_it_brought
+from tests.corpus_maker import make_ljspeech, settings
+
+
+def test_a_voice_knows_the_languages_of_the_clips_that_it_learnt(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", clips=2)
+    prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
+
+    facts = facts_of(prepared, np.arange(2), XTTSConfig(), ())
+
+    assert facts["languages"] == ["en"]
+
+
+def test_a_fine_tuned_voice_keeps_the_languages_and_the_sampling_that_it_brought() -> None:
+    published = {"languages": ["en", "de"], "sampling": {"temperature": 0.75}}
+
+    facts = with_what_it_brought({"languages": ["fa", "de"], "longest_tokens": 9}, published, ["dvae", "gpt"])
+
+    assert facts == {"languages": ["en", "de", "fa"], "sampling": {"temperature": 0.75}, "longest_tokens": 9}
+
+
+def test_a_voice_that_brought_a_codec_alone_speaks_what_it_learns_itself() -> None:
+    assert with_what_it_brought({"languages": ["fa"]}, {"languages": ["en"]}, ["dvae"]) == {"languages": ["fa"]}
+
+
+def test_what_a_voice_of_unknown_languages_speaks_stays_unknown() -> None:
+    once = with_what_it_brought({"languages": ["fa"]}, {}, ["gpt"])
+
+    assert once == with_what_it_brought({"languages": ["fa"]}, once, ["gpt"]) == {"languages": []}
