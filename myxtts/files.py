@@ -12,7 +12,7 @@ from myxtts.errors import OutputError
 
 
 @contextmanager
-def writing(target: str | Path) -> Iterator[None]:
+def writing(target: str | Path, *, hint: str = "check the path, its rights and the room on its disk") -> Iterator[None]:
     """Around everything that writes `target`, the making of its folder included; a reader that left stays one."""
     try:
         yield
@@ -20,6 +20,4 @@ def writing(target: str | Path) -> Iterator[None]:
         raise
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise OutputError(
-            f"{target} cannot be written: {reason}", hint="check the path, its rights and the room on its disk"
-        ) from error
+        raise OutputError(f"{target} cannot be written: {reason}", hint=hint) from error

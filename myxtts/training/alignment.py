@@ -26,9 +26,10 @@ from myxtts.audio.mel import frame_count
 from myxtts.config.data import DataConfig
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
+from myxtts.files import writing
 from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels, spread_blanks
 from myxtts.text.tokenizer import Tokenizer
-from myxtts.training.run_folder import writing
+from myxtts.training.run_folder import make_room
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +284,7 @@ def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
 
 def _write(path: Path, **arrays: Any) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with writing("the alignment", path.parent, "--cache-dir"):
+    with writing(path.parent, hint=make_room("--cache-dir")):
         try:
             with part.open("wb") as file:
                 np.savez_compressed(file, **arrays)

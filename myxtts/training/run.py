@@ -20,6 +20,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
 from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.errors import MyXTTSError
+from myxtts.files import writing
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.events import EventLog, ProgressEvents
 from myxtts.monitoring.report import write_report
@@ -33,7 +34,7 @@ from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
 from myxtts.training.recipes import PARTS_AFTER, stages_for
-from myxtts.training.run_folder import RunFolder, refuse_other_configuration, refuse_other_vocabulary, writing
+from myxtts.training.run_folder import RunFolder, make_room, refuse_other_configuration, refuse_other_vocabulary
 from myxtts.training.stage_order import TRAINED_TO, Trained, published, refuse_without_ground, stages_before
 
 if TYPE_CHECKING:
@@ -135,11 +136,11 @@ class TrainingRun:
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
         self.config = dataclasses.replace(config, model=model)
-        with writing("config.yaml", folder.path):
+        with writing(folder.config, hint=make_room()):
             self.config.to_yaml(folder.config)
         if self._brought:
             speakers = self._speakers()
-            with writing("the voice", folder.voice):
+            with writing(folder.voice, hint=make_room()):
                 save_speakers(folder.voice, speakers)
                 initial_voice.begin(self.config, folder, self.tokenizer)
 
@@ -259,7 +260,7 @@ class TrainingRun:
         if self._brought:
             facts = with_what_it_brought(facts, voice_facts(self._folder.voice), self._brought)
         parts = self._parts_after(stage)
-        with trainer.optimizer.averages_in_place(), writing("the voice", self._folder.voice):
+        with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=make_room()):
             save_speakers(self._folder.voice, speakers)
             save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, facts)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from safetensors import SafetensorError
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
@@ -29,16 +28,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@contextmanager
-def writing(what: str, where: Path, flag: str = "--run-dir") -> Iterator[None]:
-    """A full disk or a forbidden folder is an error that says what was lost, and that the checkpoints were not."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{what} cannot be written to {where}: {error}",
-            hint=f"free disk space or choose another {flag}; the same command continues from the last checkpoint",
-        ) from error
+def make_room(flag: str = "--run-dir") -> str:
+    """The way out where something of a run cannot be written."""
+    return f"free disk space or choose another {flag}; the same command continues from the last checkpoint"
 
 
 class RunFolder:

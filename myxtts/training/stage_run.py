@@ -17,6 +17,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
 from myxtts.data.batching import batches
 from myxtts.data.prepared import PreparedCorpus
+from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents
 from myxtts.monitoring.verdict import judge
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
@@ -30,7 +31,13 @@ from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_
 from myxtts.training.optim import AdamW
 from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
-from myxtts.training.run_folder import RunFolder, corpus_marks, refuse_other_configuration, refuse_other_corpus, writing
+from myxtts.training.run_folder import (
+    RunFolder,
+    corpus_marks,
+    make_room,
+    refuse_other_configuration,
+    refuse_other_corpus,
+)
 from myxtts.training.sources import DrawnBatches, size_of
 from myxtts.training.stage_order import refuse_to_shift_ground
 from myxtts.training.steps.codec import CodecStage
@@ -308,7 +315,7 @@ class StageRun:
         if last or step % training.checkpoint_every == 0 or loss is not None:
             path = self._save(data_state)
             if loss is not None and math.isfinite(loss):
-                with writing("which checkpoint is the best", path.parent, "--checkpoint-dir"):
+                with writing(path.parent, hint=make_room("--checkpoint-dir")):
                     mark_best(path.parent, step, loss)
 
     def validate(self) -> dict[str, float]:

@@ -142,10 +142,10 @@ def test_a_finished_run_whose_voice_was_not_written_writes_it(said: dict[str, An
     assert said["trained_to"] == ["codec", 3]
 
 
-@pytest.mark.parametrize(("name", "what"), [("config", "config.yaml"), ("voice", "the voice")])
+@pytest.mark.parametrize(("name", "what"), [("config", "config.yaml"), ("voice", "voice")])
 def test_a_full_disk_ends_a_run_with_what_it_could_not_write(said: dict[str, Any], name: str, what: str) -> None:
     problem, hint = said[f"{name}_on_full_disk"]
-    assert f"{what} cannot be written to" in problem
+    assert f"{what} cannot be written" in problem
     assert "No space left" in problem
     assert "free disk space" in hint
     assert "after_full_disk" not in said

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from myxtts.data.prepare import PreparingStopped
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, OutputError
+from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
 from myxtts.training.run import _to_its_end
-from myxtts.training.run_folder import RunFolder, writing
+from myxtts.training.run_folder import RunFolder, make_room
 
 
 def ended(run: Callable[[], bool], folder: Path) -> bool:
@@ -70,8 +71,8 @@ def test_a_report_that_finds_no_room_is_a_warning_beside_the_error(
 
 def test_a_full_disk_is_an_error_that_says_what_was_not_written_and_where_to_go_on(tmp_path: Path) -> None:
     with (
-        pytest.raises(CheckpointError, match=f"the voice cannot be written to {tmp_path}: .*No space left") as caught,
-        writing("the voice", tmp_path),
+        pytest.raises(OutputError, match=f"{tmp_path} cannot be written: No space left") as caught,
+        writing(tmp_path, hint=make_room()),
     ):
         Path("/dev/full").write_text("x")
 
