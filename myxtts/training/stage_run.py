@@ -29,7 +29,7 @@ from myxtts.training.alignment import Alignments, aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.optim import AdamW
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.recipes import StageRecipe, recipe_for
+from myxtts.training.recipes import StageRecipe, recipe_for, with_steps
 from myxtts.training.run_folder import RunFolder, corpus_marks, refuse_other_configuration, refuse_other_corpus, writing
 from myxtts.training.sources import DrawnBatches, size_of
 from myxtts.training.stage_order import refuse_to_shift_ground
@@ -104,7 +104,7 @@ class StageRun:
 
     def _run(self) -> bool:
         training = self.config.training
-        recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
+        recipe = with_steps(recipe_for(self.config, self.stage), self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
         if not self._align():
             return False

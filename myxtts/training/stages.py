@@ -27,9 +27,10 @@ def make_stage(
     model: XTTS,
     plan: DevicePlan,
     *,
+    steps: int,
     pretrained: frozenset[str] = frozenset(),
 ) -> TrainingStage:
-    """Call it outside any strategy's scope: frozen copies must not be mirrored.
+    """Call it outside any strategy's scope: frozen copies must not be mirrored. `steps` are those of the whole stage.
 
     A speaker encoder among the `pretrained` parts stays as it is in stage decoder, a codec is not begun anew.
     """
@@ -53,7 +54,7 @@ def make_stage(
         if "speaker_encoder" in pretrained
         else None,
     )
-    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config))
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config, steps))
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:

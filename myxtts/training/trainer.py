@@ -103,7 +103,7 @@ class XTTSTrainer:
     def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
         self.recipe = recipe if recipe is not None else recipe_for(self.config, stage)
-        self.stage = make_stage(stage, self.config, self.model, self.plan, pretrained=self.pretrained_parts)
+        self.stage = make_stage(stage, self.config, self.model, self.plan, steps=self.recipe.steps, pretrained=self.pretrained_parts)
         with self.strategy.scope(), self._model_scope():
             self.stage.build()
             self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
