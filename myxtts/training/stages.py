@@ -62,8 +62,12 @@ def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> 
     if len(plan.roles) == 1:
         return layer
     with tf.device(plan.producer_device):
-        copy = cls(config.model)
-        copy.build()
-        for theirs, ours in zip(layer.weights, copy.weights, strict=True):
-            ours.assign(theirs.numpy())
+        return with_weights_of(layer, cls(config.model))
+
+
+def with_weights_of(layer: Any, copy: Any) -> Any:
+    """The copy, built under the caller's scope, with the layer's weights."""
+    copy.build()
+    for theirs, ours in zip(layer.weights, copy.weights, strict=True):
+        ours.assign(theirs.numpy())
     return copy

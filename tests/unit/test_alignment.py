@@ -125,7 +125,9 @@ def test_rows_of_a_batch_are_padded_with_zeros() -> None:
 
 @pytest.mark.parametrize(("stops", "kept"), [(1, [0, 1]), (4, [0])])
 def test_a_clip_is_left_out_where_its_codes_and_stop_targets_have_no_positions(stops: int, kept: list[int]) -> None:
-    index = SimpleNamespace(text_tokens=np.array([402, 402, 402, 403]), wave_samples=1024 * np.array([603, 604, 605, 1]))
+    index = SimpleNamespace(
+        text_tokens=np.array([402, 402, 402, 403]), wave_samples=1024 * np.array([603, 604, 605, 1])
+    )
     model = ModelConfig(model_size="tiny", audio_stop_targets=stops)
 
     fitting = clips_that_fit(SimpleNamespace(index=index), np.arange(4), model)  # type: ignore[arg-type]
