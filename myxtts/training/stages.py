@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -11,6 +11,7 @@ from myxtts.config.training import Stage
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS, GPT
+from myxtts.models.layers import Part
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
@@ -19,6 +20,8 @@ from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.steps.stage import TrainingStage
+
+AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 def make_stage(
@@ -65,7 +68,7 @@ def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> 
         return with_weights_of(layer, cls(config.model))
 
 
-def with_weights_of(layer: Any, copy: Any) -> Any:
+def with_weights_of(layer: AnyPart, copy: AnyPart) -> AnyPart:
     """The copy, built under the caller's scope, with the layer's weights."""
     copy.build()
     for theirs, ours in zip(layer.weights, copy.weights, strict=True):

@@ -83,8 +83,8 @@ again = resumed(path)
 print(json.dumps(dict(
     without_voice=without_voice,
     given=resumed(path, trainer.model).step_number,
-    other=resumed(path, code_noise=0.5),
-    nowhere=resumed(run / "none"),
+    other=resumed(path, trainer.model, code_noise=0.5),
+    nowhere=resumed(run / "none", trainer.model),
     same=all(np.array_equal(a, b) for a, b in zip(dvae(trainer), dvae(again), strict=True)),
     stands=[again.stage.name, again.step_number, again.recipe.steps],
 )))
