@@ -58,8 +58,8 @@ def parse_options(
 def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
     """The configuration before flags: defaults, the voice of `--init-from`, presets that are named, the YAML file."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for flag in ("--config", "--model-size", "--optimization-level", "--init-from", "--run-dir"):
-        first.add_argument(flag)
+    for name in ("config", "model_size", "optimization_level", "init_from", "run_dir"):
+        first.add_argument(f"--{name.replace('_', '-')}", f"--{name}")  # both spellings, as the full parse takes them
     first.add_argument("--fresh", action="store_true")
     try:
         known, _ = first.parse_known_args(list(argv))

@@ -100,6 +100,12 @@ class ModelConfig:
     dropout: float = 0.1
     """Share of activations dropped in the GPT while it trains."""
 
+    @property
+    def max_clip_codes(self) -> int:
+        """Codes of the longest clip to learn from: its stop targets take positions too, and there are three for them
+        and the start."""
+        return self.max_audio_tokens - max(0, self.audio_stop_targets - 3)
+
     def __post_init__(self) -> None:
         fill_from(self, MODEL_SIZES, "--model-size", self.model_size)
         for name in _COUNTS:

@@ -17,7 +17,7 @@ from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
 from myxtts.errors import DataError
 
 WAVE_MULTIPLE = 1024
-"""Padded waves are whole codes long: 256 samples a frame, 4 frames a code."""
+"""Padded waves are whole codes long, but for the longest: 256 samples a frame, 4 frames a code."""
 TEXT_MULTIPLE = 8
 _BUCKET_COUNTS = (4, 6, 8, 10, 12, 16)
 _TEXT_BOUNDS = 3
@@ -99,6 +99,9 @@ class BatchPlanner:
         while len(self._rows) < readers:
             limits = replace(limits, rows=max(1, int(self._rows.max()) // 2))
             self._rows, self._padded = _cut(lengths.per_bucket(self._bounds), self._bounds, limits)
+        # What fits the model by itself must fit it when padded: nothing is longer than the longest clip.
+        longest = int(self._wave.max())
+        self._bounds, self._padded = np.minimum(self._bounds, longest), np.minimum(self._padded, longest)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -123,7 +126,8 @@ class BatchPlanner:
             own = self._text[self._buckets == bucket]
             # Shorter clips fill up a bucket's last batch, and a short clip can have a long text.
             longest = max(longest, int(own.max()))
-            bounds.append(choose_bounds(histogram_of(np.append(own, longest), TEXT_MULTIPLE), _TEXT_BOUNDS))
+            chosen = choose_bounds(histogram_of(np.append(own, longest), TEXT_MULTIPLE), _TEXT_BOUNDS)
+            bounds.append(np.minimum(chosen, longest))
         return bounds
 
     def plan(self, epoch: int) -> EpochPlan:

@@ -173,7 +173,7 @@ class GPT(Part):
         return tf.where(place <= lengths_B[:, None], codes, self.audio_stop)
 
     def refuse_long_audio(self, codes: int | None) -> None:
-        limit = self.config.max_audio_tokens
+        limit = self.config.max_clip_codes
         if codes is not None and codes > limit:
             raise DataError(
                 f"{codes} audio codes are more than the {limit} that the model has positions for",

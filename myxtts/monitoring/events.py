@@ -17,7 +17,7 @@ written as null: JSON has no NaN.
 | step | a step is done | `stage`, `step`, `loss`; any further numbers |
 | window | every few seconds | `stage`, `step` and the fields of `figures.WindowFigures` |
 | memory | with a window | `devices`: role → `device`, `current_mb`, `peak_mb`, `limit_mb`, `source`; None if unknown |
-| leak | memory grows steadily | `device`, `mb_per_step` |
+| leak | memory grows steadily | `device` (in words, or the process), `mb_per_step` |
 | validation | held-out data were scored | `stage`, `step`, `loss` |
 | sample | audio was written | `stage`, `step`, `path` (in the run folder); `text` |
 | checkpoint | one is on disk | `stage`, `step`, `path` |

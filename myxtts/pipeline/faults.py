@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from myxtts.errors import PipelineError
 from myxtts.pipeline.telemetry import Activity
 
-HANG_HINT = "see the stack below for where it stands; a slow first batch (compilation) needs a longer hang timeout"
+HANG_HINT = (
+    "the stack below shows where it stands: in reading, see to the disk or network that --train-data is on; in "
+    "computing, lower --batch-size; the same command continues from the last checkpoint"
+)
 
 
 def stack_of(thread: threading.Thread) -> str:

@@ -21,7 +21,6 @@ class SequentialPipeline(PipelineBase):
     def _prepare(self, buffer_size: int, host_buffer_size: int | None) -> None:
         """Nothing is processed ahead, so the whole buffer is the host's. On one device nothing is copied."""
         self.capacity = buffer_size if host_buffer_size is None else host_buffer_size
-        self._shares_device = self._work.shares_device
         self._host: Channel[SourceBatch] | None = None
         if self.capacity:
             host: Channel[SourceBatch] = self._channel(self.capacity)
@@ -49,12 +48,12 @@ class SequentialPipeline(PipelineBase):
             raise StoppedError
         batch = self._read() if self._host is None else self._get(self._host)
         train = self.telemetry.clock("train")
-        if self._shares_device:
+        if self._work.shares_device:
             # The device works, but not on the model: neither a stall nor training.
             train.switch(Activity.BLOCKED)
         with _busy(self.telemetry, "process"):
             processed = self._work.process(batch)
-        if self._shares_device:
+        if self._work.copies_nothing:
             return DeviceBatch(processed.index, processed.replicas, processed.state, processed.size)
         with _busy(self.telemetry, "transfer"):
             return self._work.transfer(processed)

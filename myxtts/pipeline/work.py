@@ -54,6 +54,11 @@ class PhaseWork:
 
     @property
     def shares_device(self) -> bool:
+        """Whether the data work runs on a device of the model's."""
+        return self._data_device in self._model_devices
+
+    @property
+    def copies_nothing(self) -> bool:
         """Whether data and model are on the same, only device."""
         return self._model_devices == (self._data_device,)
 

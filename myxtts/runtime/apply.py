@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from myxtts.config.config import XTTSConfig
 from myxtts.errors import DeviceError
 from myxtts.runtime.backend import Backend, SimulatedBackend, TensorFlowBackend, import_tensorflow
-from myxtts.runtime.plan import DevicePlan
+from myxtts.runtime.inventory import find_inventory
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices, plan_in_force
 from myxtts.runtime.plan_log import configuration_lines
 
 logger = logging.getLogger(__name__)
@@ -26,7 +28,7 @@ def apply_plan(plan: DevicePlan) -> None:
         if _Applied.plan == plan:
             return
         raise DeviceError(
-            f"devices are already configured for {_describe(_Applied.plan)}, not for {_describe(plan)}",
+            f"devices are already configured for {_Applied.plan.describe()}, not for {plan.describe()}",
             hint="devices are configured once per process: start a new one",
         )
     tf = import_tensorflow()
@@ -56,6 +58,19 @@ def carry_out(plan: DevicePlan, backend: Backend, tf_config: Any) -> None:
         )
 
 
+def plan_of_process(config: XTTSConfig) -> DevicePlan:
+    """The plan that configured this process, if it gives what the configuration asks for (else a `DeviceError`).
+
+    In a process that nobody has configured yet, the configuration's own plan is made and applied.
+    """
+    request = DeviceRequest.from_config(config)
+    if _Applied.plan is None:
+        apply_plan(plan_devices(request, find_inventory(config.training.simulate_gpus)))
+    assert _Applied.plan is not None
+    _Applied.plan = plan_in_force(_Applied.plan, request)
+    return _Applied.plan
+
+
 def applied_plan() -> DevicePlan | None:
     """The plan that configured this process, if one did."""
     return _Applied.plan
@@ -63,7 +78,3 @@ def applied_plan() -> DevicePlan | None:
 
 def applied_backend() -> Backend | None:
     return _Applied.backend
-
-
-def _describe(plan: DevicePlan) -> str:
-    return f"{plan.mode} mode on {', '.join(role.label for role in plan.roles)}"

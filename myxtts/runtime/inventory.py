@@ -67,13 +67,16 @@ def real_inventory(environment: Mapping[str, str] = os.environ) -> Inventory:
     with nvml() as library:
         if library is None:
             return Inventory()
-        found = [(_describe(library, i), _uuid(library, i)) for i in range(library.nvmlDeviceGetCount())]
-        visible = chosen_by_cuda_variable(environment.get("CUDA_VISIBLE_DEVICES"), [uuid for _, uuid in found])
-        gpus = tuple(
-            Gpu(index=k, name=gpu.name, memory_mb=gpu.memory_mb, compute_capability=gpu.compute_capability)
-            for k, (gpu, _) in enumerate(found[i] for i in visible)
-        )
+        handles = handles_of_visible(library, environment)
+        gpus = tuple(_describe(library, index, handle) for index, handle in enumerate(handles))
         return Inventory(gpus=gpus, driver_version=_text(library.nvmlSystemGetDriverVersion()))
+
+
+def handles_of_visible(library: Any, environment: Mapping[str, str] = os.environ) -> list[Any]:
+    """NVML's handles of the GPUs that CUDA sees, by their numbers here: NVML itself hides none."""
+    handles = [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
+    uuids = [_text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
+    return [handles[i] for i in chosen_by_cuda_variable(environment.get("CUDA_VISIBLE_DEVICES"), uuids)]
 
 
 def chosen_by_cuda_variable(value: str | None, uuids: list[str]) -> list[int]:
@@ -111,18 +114,13 @@ def nvml() -> Iterator[Any]:
         pynvml.nvmlShutdown()
 
 
-def _describe(library: Any, index: int) -> Gpu:
-    handle = library.nvmlDeviceGetHandleByIndex(index)
+def _describe(library: Any, index: int, handle: Any) -> Gpu:
     return Gpu(
         index=index,
         name=_text(library.nvmlDeviceGetName(handle)),
         memory_mb=int(library.nvmlDeviceGetMemoryInfo(handle).total) // 2**20,
         compute_capability=tuple(library.nvmlDeviceGetCudaComputeCapability(handle)),
     )
-
-
-def _uuid(library: Any, index: int) -> str:
-    return _text(library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index)))
 
 
 def _text(value: str | bytes) -> str:

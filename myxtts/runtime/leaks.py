@@ -9,8 +9,9 @@ a validation or a new shape that allocates for good is one stair. The confidence
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from statistics import median
 
@@ -36,11 +37,15 @@ class LeakReport:
     leaking: bool
     rate_mb_per_1000_steps: float
     confidence: float
+    memory: str | None = None
+    """Whose memory it is, where several are watched."""
 
     def describe(self) -> str:
         if not self.leaking:
             return "no leak"
-        return f"memory leak: {self.rate_mb_per_1000_steps:.0f} MB per 1,000 steps (confidence {self.confidence:.0%})"
+        where = f" in {self.memory}" if self.memory is not None else ""
+        rate = f"{self.rate_mb_per_1000_steps:.0f} MB per 1,000 steps"
+        return f"memory leak: {rate}{where} (confidence {self.confidence:.0%})"
 
 
 def detect_memory_leak(samples: Sequence[tuple[int, float]]) -> LeakReport:
@@ -53,6 +58,23 @@ def detect_memory_leak(samples: Sequence[tuple[int, float]]) -> LeakReport:
     confidence = _kendall_confidence([memory for _, memory in floors])
     leaking = rate >= MIN_RATE_MB_PER_1000_STEPS / 1000 and confidence >= MIN_CONFIDENCE and _steady(floors, rate)
     return LeakReport(leaking=leaking, rate_mb_per_1000_steps=1000 * rate, confidence=confidence)
+
+
+class LeakWatch:
+    """The last samples of several memories, each by its name, and which of them leaks."""
+
+    def __init__(self, window: int = 2000) -> None:
+        self._window = window
+        self._samples: dict[str, deque[tuple[int, float]]] = {}
+
+    def add(self, step: int, memory_mb: Mapping[str, float]) -> None:
+        for name, value_mb in memory_mb.items():
+            self._samples.setdefault(name, deque(maxlen=self._window)).append((step, value_mb))
+
+    def reports(self) -> list[LeakReport]:
+        """One for each memory, the one that leaks fastest first."""
+        found = [replace(detect_memory_leak(list(samples)), memory=name) for name, samples in self._samples.items()]
+        return sorted(found, key=lambda report: (report.leaking, report.rate_mb_per_1000_steps), reverse=True)
 
 
 def _steady(floors: Sequence[tuple[float, float]], rate: float) -> bool:

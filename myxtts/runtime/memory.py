@@ -15,7 +15,7 @@ import psutil
 from myxtts.errors import DeviceError
 from myxtts.runtime.apply import applied_backend, applied_plan
 from myxtts.runtime.backend import Backend
-from myxtts.runtime.inventory import find_inventory, nvml
+from myxtts.runtime.inventory import find_inventory, handles_of_visible, nvml
 from myxtts.runtime.plan import DevicePlan, DeviceRole, propose_memory_limits
 
 logger = logging.getLogger(__name__)
@@ -54,11 +54,19 @@ class DeviceMemory:
         return ", ".join(parts) + f" ({self.source})"
 
 
-def current_memory_mb(role: DeviceRole) -> float:
-    """One figure a step, for the watch over leaks: cheap, and without asking the driver."""
-    backend = applied_backend()
-    counters = backend.memory_bytes(role.name) if backend is not None else None
-    return counters["current"] / 2**20 if counters is not None else _process_mb()
+PROCESS = "this process"
+"""The name of the host's memory among those that are watched."""
+
+
+def watched_memory_mb(plan: DevicePlan, backend: Backend | None = None) -> dict[str, float]:
+    """What can leak, by name: each device that counts its memory, and the process. Cheap: the driver is not asked."""
+    backend = backend or applied_backend()
+    watched = {PROCESS: _process_mb()}
+    for role in plan.roles:
+        counters = backend.memory_bytes(role.name) if backend is not None else None
+        if counters is not None:
+            watched[f"{role.role} device {role.label}"] = counters["current"] / 2**20
+    return watched
 
 
 def memory_of(role: DeviceRole, backend: Backend | None) -> DeviceMemory:
@@ -127,5 +135,5 @@ def _driver_used_mb(physical: int | None) -> float | None:
     with nvml() as library:
         if library is None or physical is None:
             return None
-        handle = library.nvmlDeviceGetHandleByIndex(physical)
+        handle = handles_of_visible(library)[physical]
         return float(library.nvmlDeviceGetMemoryInfo(handle).used) / 2**20

@@ -58,7 +58,7 @@ class DeviceRole:
 
     role: RoleName
     physical: int | None
-    """The GPU's number as nvidia-smi shows it; `None` is the CPU."""
+    """The GPU's number among those that CUDA_VISIBLE_DEVICES leaves, in nvidia-smi's order; `None` is the CPU."""
 
     visible: int
     """Its number among the visible GPUs, in ascending physical order."""
@@ -111,6 +111,13 @@ class DevicePlan:
         """Growth and a limit exclude each other on a GPU, and growth must be the same on all of a process."""
         return bool(self.visible) and all(role.memory_limit_mb is None for role in self.roles)
 
+    def describe(self) -> str:
+        """Mode, devices and their limits, in one line."""
+        limits = {
+            role: f" ({role.memory_limit_mb} MB)" if role.memory_limit_mb is not None else "" for role in self.roles
+        }
+        return f"{self.mode} mode on {', '.join(role.label + limit for role, limit in limits.items())}"
+
 
 def plan_devices(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     """Roles, names and limits for what was asked on what is there, or a `DeviceError` that says why not."""
@@ -136,11 +143,51 @@ def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     mirrored = request.multi_gpu and len(allowed) > 1
     return DevicePlan(
         mode="mirrored" if mirrored else "single",
-        models=tuple(_role("model", gpu, allowed, inventory) for gpu in (allowed if mirrored else allowed[:1])),
+        models=tuple(
+            _role("model", gpu, allowed, inventory.simulated) for gpu in (allowed if mirrored else allowed[:1])
+        ),
         visible=allowed,
         hidden=_hidden(allowed, inventory),
         simulated=inventory.simulated,
     )
+
+
+def plan_in_force(plan: DevicePlan, request: DeviceRequest) -> DevicePlan:
+    """The plan that configured the process as it serves a later request, or a `DeviceError` that says what it lacks.
+
+    What was not asked for may be anything. The model can be mirrored over GPUs that one-role plans made visible.
+    """
+    serving = plan
+    if request.multi_gpu and plan.mode == "single" and len(plan.visible) > 1:
+        models = tuple(_role("model", gpu, plan.visible, plan.simulated) for gpu in plan.visible)
+        serving = replace(plan, mode="mirrored", models=models)
+    if lacking := _lacking(serving, request):
+        raise DeviceError(
+            f"the configuration asks for {', '.join(lacking)}, and this process was configured for {plan.describe()}",
+            hint="configure what is asked for: early_gpu_configuration(data_gpu, model_gpu), with memory limits "
+            "setup_gpu_memory_isolation(...); or call neither, and the trainer does it",
+        )
+    return serving
+
+
+def _lacking(plan: DevicePlan, request: DeviceRequest) -> list[str]:
+    """What was asked for and the plan has not, in words."""
+    data, models = plan.data, as_tuple(request.model_gpu)
+    lacking = []
+    if request.data_gpu is not None and (data is None or data.physical != request.data_gpu):
+        lacking.append(f"data GPU {request.data_gpu}")
+    if models and tuple(role.physical for role in plan.models) != models:
+        lacking.append(f"model GPU {', '.join(map(str, models))}")
+    if request.data_memory_mb not in (None, data and data.memory_limit_mb):
+        lacking.append(f"a limit of {request.data_memory_mb} MB on the data GPU")
+    if any(request.model_memory_mb not in (None, role.memory_limit_mb) for role in plan.models):
+        lacking.append(f"a limit of {request.model_memory_mb} MB on the model GPU")
+    if request.multi_gpu and (plan.two_roles or len(plan.models) != len(plan.visible)):
+        lacking.append("the model mirrored over all visible GPUs")
+    visible, asked = set(plan.visible), set(as_tuple(request.visible_gpus))
+    if request.visible_gpus is not None and not (visible <= asked if plan.two_roles else visible == asked):
+        lacking.append(f"GPUs {request.visible_gpus} and no others")
+    return lacking
 
 
 def _allowed(request: DeviceRequest, inventory: Inventory) -> tuple[int, ...]:
@@ -182,8 +229,8 @@ def _plan_roles(
     _check_limits(request, inventory, data, models)
     return DevicePlan(
         mode="dual" if len(models) == 1 else "hybrid",
-        data=_role("data", data, visible, inventory, request.data_memory_mb),
-        models=tuple(_role("model", gpu, visible, inventory, request.model_memory_mb) for gpu in models),
+        data=_role("data", data, visible, inventory.simulated, request.data_memory_mb),
+        models=tuple(_role("model", gpu, visible, inventory.simulated, request.model_memory_mb) for gpu in models),
         visible=visible,
         hidden=_hidden(visible, inventory),
         simulated=inventory.simulated,
@@ -191,11 +238,11 @@ def _plan_roles(
 
 
 def _role(
-    role: RoleName, physical: int, visible: tuple[int, ...], inventory: Inventory, limit_mb: int | None = None
+    role: RoleName, physical: int, visible: tuple[int, ...], simulated: bool, limit_mb: int | None = None
 ) -> DeviceRole:
     position = visible.index(physical)
     # /CPU:0 stays the host, so that a tensor which nobody placed can be told from one on a simulated GPU.
-    name = f"/CPU:{position + 1}" if inventory.simulated else f"/GPU:{position}"
+    name = f"/CPU:{position + 1}" if simulated else f"/GPU:{position}"
     return DeviceRole(role=role, physical=physical, visible=position, name=name, memory_limit_mb=limit_mb)
 
 

@@ -46,8 +46,9 @@ def placement_lines(plan: DevicePlan) -> list[str]:
     return lines
 
 
-def creation_line(plan: DevicePlan) -> str:
-    return f"Creating model on device: {', '.join(role.label for role in plan.models)}"
+def creation_line(plan: DevicePlan, device: str | None = None) -> str:
+    """`device` is the one that was given in the place of the plan's."""
+    return f"Creating model on device: {device or ', '.join(role.label for role in plan.models)}"
 
 
 def warmup_line(start_delay_s: float) -> str:

@@ -26,6 +26,8 @@ from myxtts.models.weights import MANIFEST_FILE, read_arrays, read_manifest, sav
 logger = logging.getLogger(__name__)
 
 BEST = "best.json"
+EARLIER = "earlier-"
+"""How the folders begin into which `--fresh` moves what was there."""
 _STEP_NAME = re.compile(r"step-(\d+)")
 
 
@@ -39,8 +41,15 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> Path:
-    """Write one checkpoint atomically, then drop all but the newest `keep` and the best."""
+    """Write one checkpoint atomically, then drop all but the newest `keep`, the best and this one.
+
+    A step that is on the disk and whole is not written again: until the new one were there, there would be neither.
+    """
     target = folder / f"step-{checkpoint.step:08d}"
+    if target.exists():
+        if _is_whole(target):
+            return target
+        _set_aside(target)
     temporary = folder / f".writing-{checkpoint.step:08d}-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,8 +58,6 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
         arrays = save_arrays(temporary, checkpoint.arrays, metadata)
         for path in (arrays, temporary):
             _sync(path)
-        if target.exists():
-            shutil.rmtree(target)
         temporary.rename(target)
         _sync(folder)
     except (OSError, SafetensorError) as error:
@@ -59,7 +66,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
             f"checkpoint of step {checkpoint.step} cannot be written to {folder}: {error}",
             hint="free disk space or choose another --checkpoint-dir; the checkpoints before it are untouched",
         ) from error
-    _rotate(folder, keep)
+    _rotate(folder, keep, written=target)
     return target
 
 
@@ -77,19 +84,26 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def load_latest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole. A damaged one is reported and the one before it used; none is `None`."""
-    damaged: list[CheckpointError] = []
+    """The newest checkpoint that is whole; none is `None`.
+
+    A damaged one is reported and the one before it used. It is then set aside: the run goes on from a lower step, and
+    by its number it would be the newest for good.
+    """
+    damaged: dict[Path, CheckpointError] = {}
     for path in reversed(list_checkpoints(folder)):
         try:
             checkpoint = load_checkpoint(path)
         except CheckpointError as error:
             logger.warning("%s; trying the one before it", error.problem)
-            damaged.append(error)
+            damaged[path] = error
             continue
+        for other in damaged:
+            _set_aside(other)
         return checkpoint
     if damaged:
+        newest = next(iter(damaged.values()))
         raise CheckpointError(
-            f"every checkpoint in {folder} is damaged ({len(damaged)} tried); the newest: {damaged[0].problem}",
+            f"every checkpoint in {folder} is damaged ({len(damaged)} tried); the newest: {newest.problem}",
             hint="start over with --fresh, or restore the folder from a copy",
         )
     return None
@@ -104,8 +118,11 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def find_latest_checkpoint(directory: str | Path) -> str | None:
-    """Path of the newest finished checkpoint in a checkpoint folder or a run folder, or `None`."""
-    found = list(_all_checkpoints(Path(directory)))
+    """Path of the newest finished checkpoint in a checkpoint folder or a run folder, or `None`.
+
+    Those that `--fresh` moved aside are of another run.
+    """
+    found = [path for path in _all_checkpoints(Path(directory)) if (path / MANIFEST_FILE).is_file()]
     if not found:
         return None
     return str(max(found, key=lambda path: ((path / MANIFEST_FILE).stat().st_mtime_ns, path.name)))
@@ -115,7 +132,7 @@ def _all_checkpoints(directory: Path) -> Iterator[Path]:
     yield from list_checkpoints(directory)
     if directory.is_dir():
         for inner in directory.iterdir():
-            if inner.is_dir() and not inner.name.startswith((".", "step-")):
+            if inner.is_dir() and not inner.name.startswith((".", "step-", EARLIER)):
                 yield from _all_checkpoints(inner)
 
 
@@ -138,11 +155,32 @@ def read_best(folder: Path) -> dict[str, Any] | None:
     return best if isinstance(best, dict) and "loss" in best and "step" in best else None
 
 
-def _rotate(folder: Path, keep: int) -> None:
+def _rotate(folder: Path, keep: int, *, written: Path) -> None:
     best = read_best(folder)
+    kept = {written.name, *([] if best is None else [f"step-{best['step']:08d}"])}
     for path in list_checkpoints(folder)[:-keep]:
-        if best is None or path.name != f"step-{best['step']:08d}":
+        if path.name not in kept:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        load_checkpoint(path)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _set_aside(path: Path) -> None:
+    """Keep a damaged checkpoint for who wants to look, under a name that is none of a checkpoint."""
+    aside = path.with_name(f"{path.name}.damaged")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        path.rename(aside)
+    except OSError as error:
+        logger.warning("%s cannot be set aside: %s", path, error)
+    else:
+        logger.warning("%s is now %s", path.name, aside)
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -283,14 +283,14 @@ def clips_that_fit(prepared: PreparedCorpus, clips: NDArray[Any], model: ModelCo
 
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     codes = codes_of(np.asarray(prepared.index.wave_samples)[clips].astype(np.int64))
-    fits = (tokens <= model.max_text_tokens) & (codes <= model.max_audio_tokens)
+    fits = (tokens <= model.max_text_tokens) & (codes <= model.max_clip_codes)
     if not fits.all():
         logger.warning(
             "%d of %d clips are left out: longer than the %d text tokens and %d audio codes of the model",
             int((~fits).sum()),
             len(clips),
             model.max_text_tokens,
-            model.max_audio_tokens,
+            model.max_clip_codes,
         )
     kept: NDArray[Any] = clips[fits]
     return kept

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -27,6 +29,13 @@ def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingErr
         + (f"raise {limit_flag}, " if limit else "")
         + "or lower --max-clip-seconds; a run that has saved a checkpoint wants another --run-dir for that, or --fresh",
     )
+
+
+def batch_in_words(tensors: Mapping[str, Any]) -> str:
+    """How many clips, and what each tensor measures."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    clips = next(iter(shapes.values()))[0]
+    return f"a batch of {clips} clips ({', '.join(f'{name} {shape}' for name, shape in shapes.items())})"
 
 
 def asked_for(message: str) -> str:

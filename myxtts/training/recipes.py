@@ -126,11 +126,10 @@ def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
     return tuple(stage for stage in usual if stage == "gpt" or not set(PARTS_AFTER[stage]) <= brought)
 
 
-def decoder_settings_for(config: XTTSConfig) -> DecoderSettings:
-    """The size's settings; a run that was made shorter keeps a quarter of its steps for the discriminators."""
+def decoder_settings_for(config: XTTSConfig, steps: int) -> DecoderSettings:
+    """The size's settings; a run of fewer `steps` than usual keeps a quarter of them for the discriminators."""
     settings = DECODER[config.model.model_size]
     given = config.training.mel_only_steps
-    steps = recipe_for(config, "decoder").steps
     usual = min(settings.mel_only_steps, 3 * steps // 4)
     return replace(settings, mel_only_steps=usual if given is None else given)
 
@@ -162,4 +161,9 @@ def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:
     if data.batch_seconds is not None:
         given.update(batch_size=data.batch_size, batch_seconds=data.batch_seconds)
     recipe = replace(recipe, **given)  # type: ignore[arg-type]
-    return replace(recipe, warmup_steps=min(recipe.warmup_steps, max(1, recipe.steps // 10)))
+    return with_steps(recipe, recipe.steps)
+
+
+def with_steps(recipe: StageRecipe, steps: int) -> StageRecipe:
+    """The recipe over so many steps; a short one warms up for a tenth of them."""
+    return replace(recipe, steps=steps, warmup_steps=min(recipe.warmup_steps, max(1, steps // 10)))

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
 from myxtts.synthesis.voice import VOICE_FOLDER
+from myxtts.training.checkpoint import EARLIER
 
 if TYPE_CHECKING:
     from myxtts.data.prepared import PreparedCorpus
@@ -93,16 +95,21 @@ class RunFolder:
 
     def start_afresh(self) -> Path | None:
         """Move everything of earlier runs into a folder of its own, and name it."""
-        earlier = [
-            path for path in (self.config, self.events, self.samples, self.voice, self.tensorboard) if path.exists()
-        ]
-        earlier += [path for path in (self._checkpoints, self.path / "report.html") if path.exists()]
+        # Checkpoints first: they may be on another file system, where moving is copying and can fail.
+        all_of_it = (self._checkpoints, self.config, self.events, self.samples, self.voice, self.tensorboard)
+        earlier = [path for path in (*all_of_it, self.path / "report.html") if path.exists()]
         if not earlier:
             return None
-        aside = self.path / f"earlier-{time.strftime('%Y%m%d-%H%M%S')}"
-        aside.mkdir(exist_ok=True)
-        for path in earlier:
-            path.rename(aside / path.name)
+        aside = self.path / f"{EARLIER}{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            aside.mkdir(exist_ok=True)
+            for path in earlier:
+                shutil.move(path, aside / path.name)
+        except OSError as error:
+            raise TrainingError(
+                f"the earlier run cannot be moved to {aside}: {error}",
+                hint="free disk space there, or choose another --run-dir instead of --fresh",
+            ) from error
         return aside
 
 

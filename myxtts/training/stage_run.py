@@ -22,15 +22,15 @@ from myxtts.monitoring.events import EventLog, ProgressEvents
 from myxtts.monitoring.verdict import judge
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
 from myxtts.pipeline.pipeline import PipelineBase
-from myxtts.runtime.leaks import detect_memory_leak
-from myxtts.runtime.memory import current_memory_mb, memory_of_plan
+from myxtts.runtime.leaks import LeakWatch
+from myxtts.runtime.memory import memory_of_plan, watched_memory_mb
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.alignment import Alignments, aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.optim import AdamW
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.recipes import StageRecipe, recipe_for
+from myxtts.training.recipes import StageRecipe, recipe_for, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
@@ -48,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 VALIDATION_BATCHES = 8
 CHECK_EVERY = 100
-LEAK_WINDOW = 2000
 JUDGED_STEPS = 10
 """A window of fewer steps is too short to warn of what it shows."""
 
@@ -80,8 +79,8 @@ class StageRun:
         self.config: XTTSConfig = trainer.config
         self._train, self._held_out = train, held_out
         self._should_stop, self._on_checkpoint, self._on_validation = should_stop, on_checkpoint, on_validation
-        self._memory: list[tuple[int, float]] = []
-        self._leak_reported = False
+        self._memory = LeakWatch()
+        self._leaks_reported: set[str | None] = set()
         self._progress = ProgressEvents(events)
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
@@ -111,7 +110,7 @@ class StageRun:
 
     def _run(self) -> bool:
         training = self.config.training
-        recipe = dataclasses.replace(recipe_for(self.config, self.stage), steps=self.total_steps)
+        recipe = with_steps(recipe_for(self.config, self.stage), self.total_steps)
         self.trainer.start_stage(self.stage, recipe)
         if not self._align():
             return False
@@ -257,8 +256,7 @@ class StageRun:
 
     def _watch(self, pipeline: PipelineBase, result: StepResult) -> None:
         step, every = result.step, self.config.training.log_every
-        current_mb = current_memory_mb(self.trainer.plan.model)
-        self._memory = [*self._memory[-LEAK_WINDOW:], (step, current_mb)]
+        self._memory.add(step, watched_memory_mb(self.trainer.plan))
         if step == 1 or step % every == 0 or step == self.total_steps:
             self.events.write(
                 "step",
@@ -279,16 +277,17 @@ class StageRun:
                 self._warn(verdict.problem, verdict.advice)
         if step % CHECK_EVERY == 0:
             self.trainer.current_stage().check(step)
-            self._look_for_leak(self.trainer.plan.model.label)
+            self._look_for_leaks()
 
-    def _look_for_leak(self, device: str) -> None:
-        report = detect_memory_leak(self._memory)
-        if report.leaking and not self._leak_reported:
-            self._leak_reported = True
-            logger.warning("%s on %s", report.describe(), device)
+    def _look_for_leaks(self) -> None:
+        for report in self._memory.reports():
+            if not report.leaking or report.memory in self._leaks_reported:
+                continue
+            self._leaks_reported.add(report.memory)
+            logger.warning(report.describe())
             rate_mb = report.rate_mb_per_1000_steps / 1000
             self.events.write(
-                "leak", device=device, mb_per_step=rate_mb, stage=self.stage, step=self.trainer.step_number
+                "leak", device=report.memory, mb_per_step=rate_mb, stage=self.stage, step=self.trainer.step_number
             )
 
     def _warn(self, message: str, hint: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -11,6 +11,7 @@ from myxtts.config.training import Stage
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS, GPT
+from myxtts.models.layers import Part
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
@@ -20,6 +21,8 @@ from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.steps.stage import TrainingStage
 
+AnyPart = TypeVar("AnyPart", bound=Part)
+
 
 def make_stage(
     stage: Stage,
@@ -27,9 +30,10 @@ def make_stage(
     model: XTTS,
     plan: DevicePlan,
     *,
+    steps: int,
     pretrained: frozenset[str] = frozenset(),
 ) -> TrainingStage:
-    """Call it outside any strategy's scope: frozen copies must not be mirrored.
+    """Call it outside any strategy's scope: frozen copies must not be mirrored. `steps` are those of the whole stage.
 
     A speaker encoder among the `pretrained` parts stays as it is in stage decoder, a codec is not begun anew.
     """
@@ -53,7 +57,7 @@ def make_stage(
         if "speaker_encoder" in pretrained
         else None,
     )
-    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config))
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config, steps))
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:
@@ -61,8 +65,12 @@ def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> 
     if len(plan.roles) == 1:
         return layer
     with tf.device(plan.producer_device):
-        copy = cls(config.model)
-        copy.build()
-        for theirs, ours in zip(layer.weights, copy.weights, strict=True):
-            ours.assign(theirs.numpy())
+        return with_weights_of(layer, cls(config.model))
+
+
+def with_weights_of(layer: AnyPart, copy: AnyPart) -> AnyPart:
+    """The copy, built under the caller's scope, with the layer's weights."""
+    copy.build()
+    for theirs, ours in zip(layer.weights, copy.weights, strict=True):
+        ours.assign(theirs.numpy())
     return copy

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -25,17 +26,18 @@ from myxtts.errors import CheckpointError, TrainingError
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.xtts import XTTS
 from myxtts.pipeline import DeviceBatch
-from myxtts.runtime.apply import applied_plan, apply_plan
+from myxtts.runtime.apply import plan_of_process
 from myxtts.runtime.inventory import find_inventory
-from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.plan_log import creation_line
+from myxtts.runtime.precision import choose_precision
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
-from myxtts.training.checkpoint import Checkpoint, load_checkpoint
+from myxtts.training.checkpoint import Checkpoint
 from myxtts.training.loss_scale import LossScale
 from myxtts.training.optim import AdamW, clipped_means, sum_over_replicas
-from myxtts.training.out_of_memory import out_of_memory
+from myxtts.training.out_of_memory import batch_in_words, out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
-from myxtts.training.stages import make_stage
+from myxtts.training.resuming import resume
+from myxtts.training.stages import make_stage, with_weights_of
 from myxtts.training.steps.stage import Objective, Tensors, TrainingStage
 
 logger = logging.getLogger(__name__)
@@ -66,9 +68,11 @@ class XTTSTrainer:
     ) -> None:
         self.config = config
         self.plan = plan_of_process(config)
+        inventory = find_inventory(config.training.simulate_gpus)
+        keras.config.set_dtype_policy(choose_precision(config.training.mixed_precision, self.plan, inventory))
         self.model_device = model_device or self.plan.model.name
         self.strategy = tf.distribute.OneDeviceStrategy(model_device) if model_device else make_strategy(self.plan)
-        self.model = model if model is not None else self._build_model()
+        self.model = model if model is not None else self._build_model(model_device)
         self.step_number = 0
         self.skipped_steps = 0
         self._skipped_in_a_row = 0
@@ -78,23 +82,17 @@ class XTTSTrainer:
         self.recipe: StageRecipe | None = None
         self.optimizer: AdamW | None = None
         if resume_checkpoint is not None:
-            checkpoint = load_checkpoint(_existing(resume_checkpoint))
-            self.start_stage(checkpoint.state["stage"])
-            self.restore(checkpoint)
+            resume(self, Path(resume_checkpoint), untrained=model is None)
 
-    def _build_model(self) -> XTTS:
-        logger.info(creation_line(self.plan))
+    def _build_model(self, device: str | None) -> XTTS:
+        logger.info(creation_line(self.plan, device))
         with self.strategy.scope(), self._model_scope():
             return XTTS(self.config.model)
 
     def on_every_model_device(self, network: CTCNetwork) -> CTCNetwork:
         """A copy with the same weights where the model is: with each replica of it."""
         with self.strategy.scope(), self._model_scope():
-            copy = CTCNetwork(network.labels)
-            copy.build()
-        for theirs, ours in zip(network.weights, copy.weights, strict=True):
-            ours.assign(theirs.numpy())
-        return copy
+            return with_weights_of(network, CTCNetwork(network.labels))
 
     def _model_scope(self) -> Any:
         """A device scope for one model device; the strategy itself places mirrored variables."""
@@ -103,7 +101,9 @@ class XTTSTrainer:
     def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
         self.recipe = recipe if recipe is not None else recipe_for(self.config, stage)
-        self.stage = make_stage(stage, self.config, self.model, self.plan, pretrained=self.pretrained_parts)
+        self.stage = make_stage(
+            stage, self.config, self.model, self.plan, steps=self.recipe.steps, pretrained=self.pretrained_parts
+        )
         with self.strategy.scope(), self._model_scope():
             self.stage.build()
             self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
@@ -177,7 +177,7 @@ class XTTSTrainer:
                     if passed["aftermath"]:
                         self._run_aftermath(self._per_replica(batch), passed["aftermath"], step)
         except tf.errors.ResourceExhaustedError as error:
-            raise out_of_memory(error, self.plan, _words(batches[0])) from error
+            raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
         self.step_number += 1
         figures = {name: float(_first(self, value)) for name, value in passes[-1][1]["figures"].items()}
@@ -366,22 +366,6 @@ class XTTSTrainer:
         )
 
 
-def plan_of_process(config: XTTSConfig) -> DevicePlan:
-    """The plan that configured this process; without one, the configuration's own plan is made and applied."""
-    plan = applied_plan()
-    if plan is None:
-        plan = plan_devices(DeviceRequest.from_config(config), find_inventory(config.training.simulate_gpus))
-        apply_plan(plan)
-    return plan
-
-
-def _words(batch: DeviceBatch) -> str:
-    """A batch for people: how many clips, and what each tensor measures."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in batch.replicas[0].items()}
-    clips = next(iter(shapes.values()))[0]
-    return f"a batch of {clips} clips ({', '.join(f'{name} {shape}' for name, shape in shapes.items())})"
-
-
 def _weighted(objective: Objective, shares: Tensors, players: Mapping[str, Any]) -> dict[str, dict[str, tf.Tensor]]:
     """For each player its terms by name, each times its weight and this replica's share of its positions."""
     return {
@@ -406,11 +390,3 @@ def _replica_number() -> Any:
 
 def _first(trainer: XTTSTrainer, value: Any) -> Any:
     return trainer.strategy.experimental_local_results(value)[0]
-
-
-def _existing(path: str) -> Any:
-    from pathlib import Path
-
-    if not Path(path).is_dir():
-        raise CheckpointError(f"checkpoint {path} does not exist", hint="find_latest_checkpoint(RUN) names the newest")
-    return Path(path)

@@ -11,6 +11,7 @@ from myxtts.errors import DeviceError
 from myxtts.runtime.apply import carry_out
 from myxtts.runtime.backend import Backend, SimulatedBackend, TensorFlowBackend
 from myxtts.runtime.inventory import Gpu, Inventory, simulated_inventory
+from myxtts.runtime.memory import PROCESS, watched_memory_mb
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from tests.fakes.tf_config import FakeTfConfig
 from tests.processes import run_script
@@ -136,6 +137,19 @@ def test_memory_of_a_gpu_is_tensorflows_count_and_of_a_simulated_one_is_unknown(
     counted = world.backend.memory_bytes(plan.model.name)
 
     assert counted == (None if plan.simulated else {"current": 300 * 2**20, "peak": 400 * 2**20})
+
+
+def test_every_memory_of_its_own_is_watched_for_leaks_and_the_host_s(world: World) -> None:
+    plan = world.plan(data_gpu=3, model_gpu=(0, 1))
+    carry_out(plan, world.backend, world.config)
+
+    watched = watched_memory_mb(plan, world.backend)
+
+    assert watched.pop(PROCESS) > 0.0
+    devices = ("data device /GPU:2", "model device /GPU:0", "model device /GPU:1")
+    assert watched == ({} if plan.simulated else dict.fromkeys(devices, 300.0)), (
+        "simulated GPUs share the host's memory"
+    )
 
 
 def test_a_tensorflow_without_cuda_beside_a_driver_with_gpus_is_named() -> None:

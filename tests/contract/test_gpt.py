@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -66,6 +68,19 @@ def test_too_long_text_and_too_many_codes_are_refused_by_name() -> None:
         gpt.text_inputs(tf.zeros([1, 403], tf.int32), tf.constant([403]))
     with pytest.raises(DataError, match="606 audio codes"):
         gpt.audio_inputs(tf.zeros([1, 606], tf.int32), tf.constant([606]))
+
+
+@pytest.mark.parametrize("stops", [1, 3, 4, 6])
+def test_the_longest_clip_has_a_position_for_each_of_its_stop_targets(stops: int) -> None:
+    gpt = GPT(dataclasses.replace(TINY, audio_stop_targets=stops))
+    gpt.build()
+    longest = gpt.config.max_clip_codes
+
+    inputs = gpt.audio_inputs(tf.zeros([1, longest], tf.int32), tf.constant([longest]))
+
+    assert gpt.embed_audio(inputs).shape[1] == longest + stops
+    with pytest.raises(DataError, match=f"{longest + 1} audio codes"):
+        gpt.audio_inputs(tf.zeros([1, longest + 1], tf.int32), tf.constant([longest + 1]))
 
 
 def test_dropout_follows_its_seed_and_drops_its_share() -> None:

@@ -140,9 +140,8 @@ def test_sixteen_bits_learn_like_thirty_two_and_keep_whole_weights() -> None:
     need(1)
     script = """
 import keras
-keras.config.set_dtype_policy(POLICY)
 seed_everything(0)
-trainer = XTTSTrainer(config())
+trainer = XTTSTrainer(config(mixed_precision=MIXED))
 trainer.start_stage("codec")
 stage = trainer.current_stage()
 with tf.device(trainer.plan.producer_device):
@@ -151,15 +150,16 @@ stage.fit_to([batch])
 results = [trainer.learn([trainer._whole_batch(batch)]) for _ in range(20)]
 print(json.dumps(dict(
     losses=[r.loss for r in results], skipped=trainer.skipped_steps,
-    types=sorted({str(v.dtype) for v in stage.trainable_variables}),
+    types=sorted({str(v.dtype) for v in stage.trainable_variables}), policy=keras.config.dtype_policy().name,
 )))
 """
     capability = min(gpu.compute_capability or (0, 0) for gpu in find_inventory().gpus)
     if capability < (7, 0):
         pytest.skip(f"needs compute capability 7.0, found {capability}")
     mixed = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
-    whole, half = (seen(f"POLICY = {policy!r}\n{script}") for policy in ("float32", mixed))
+    whole, half = (seen(f"MIXED = {asked}\n{script}") for asked in (False, True))
 
+    assert (whole["policy"], half["policy"]) == ("float32", mixed)
     assert half["types"] == ["float32"]
     assert half["skipped"] == 0
     assert half["losses"][-1] == pytest.approx(whole["losses"][-1], rel=0.1)

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, OutputError
 from myxtts.models.weights import read_arrays
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
@@ -66,7 +66,7 @@ def train(name, **settings):
     plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
     try:
         runs.run_training(config, plan, "float32", fresh=False, live_console=False)
-    except CheckpointError as error:
+    except (CheckpointError, OutputError) as error:
         said[name] = [error.problem, error.hint]
 
 def same(arrays, others):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from myxtts.config.model import ModelConfig
 from myxtts.models.ctc_paths import edit_distance, error_rate, forced_paths, greedy_labels, spread_blanks
 from myxtts.text.tokenizer import CharacterTokenizer, PhonemeTokenizer
 from myxtts.training.alignment import Alignments, codes_of, spoken_labels
+from myxtts.training.initial_voice import clips_that_fit
 
 BLANK = 3
 
@@ -117,3 +121,15 @@ def test_rows_of_a_batch_are_padded_with_zeros() -> None:
     alignments = Alignments(np.array([4, 5, 6, 7, 8], np.uint16), np.array([0, 2, 5]))
 
     assert alignments.rows(np.array([1, 0]), 4).tolist() == [[6, 7, 8, 0], [4, 5, 0, 0]]
+
+
+@pytest.mark.parametrize(("stops", "kept"), [(1, [0, 1]), (4, [0])])
+def test_a_clip_is_left_out_where_its_codes_and_stop_targets_have_no_positions(stops: int, kept: list[int]) -> None:
+    index = SimpleNamespace(
+        text_tokens=np.array([402, 402, 402, 403]), wave_samples=1024 * np.array([603, 604, 605, 1])
+    )
+    model = ModelConfig(model_size="tiny", audio_stop_targets=stops)
+
+    fitting = clips_that_fit(SimpleNamespace(index=index), np.arange(4), model)  # type: ignore[arg-type]
+
+    assert fitting.tolist() == kept

@@ -20,6 +20,7 @@ from myxtts.training.checkpoint import (
     mark_best,
     save_checkpoint,
 )
+from myxtts.training.run_folder import RunFolder
 from tests.processes import run_script
 
 
@@ -80,13 +81,43 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     assert loaded is not None
     assert loaded.step == 1
     assert "step-00000002 is damaged" in caplog.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002.damaged"]
+
+
+def test_a_run_that_goes_on_before_a_damaged_checkpoint_keeps_what_it_writes(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, checkpoint(4500))
+    flip_a_bit(save_checkpoint(tmp_path, checkpoint(5000)))
+    load_latest(tmp_path)
+
+    written = save_checkpoint(tmp_path, checkpoint(4600), keep=1)
+
+    assert list_checkpoints(tmp_path) == [written]
+    assert load_checkpoint(written).step == 4600
+
+
+def test_what_was_just_written_is_kept_though_others_have_higher_numbers(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, checkpoint(9))
+
+    assert save_checkpoint(tmp_path, checkpoint(5), keep=1).is_dir()
+
+
+def test_a_step_that_is_on_the_disk_is_left_as_it_is_unless_it_is_damaged(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, checkpoint(1))
+    files = [(file.stat().st_ino, file.stat().st_mtime_ns) for file in sorted(path.iterdir())]
+
+    assert save_checkpoint(tmp_path, checkpoint(1)) == path
+    assert [(file.stat().st_ino, file.stat().st_mtime_ns) for file in sorted(path.iterdir())] == files
+
+    truncate(path)
+    assert load_checkpoint(save_checkpoint(tmp_path, checkpoint(1))).step == 1
 
 
 def test_when_all_are_damaged_it_says_so_instead_of_starting_over(tmp_path: Path) -> None:
     flip_a_bit(save_checkpoint(tmp_path, checkpoint(1)))
 
-    with pytest.raises(CheckpointError, match="every checkpoint") as error:
-        load_latest(tmp_path)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="every checkpoint") as error:
+            load_latest(tmp_path)
 
     assert "--fresh" in error.value.hint
 
@@ -101,6 +132,18 @@ def test_the_latest_is_found_in_a_run_folder_too(tmp_path: Path) -> None:
     latest = save_checkpoint(tmp_path / "checkpoints" / "gpt", checkpoint(2))
 
     assert find_latest_checkpoint(tmp_path) == str(latest)
+
+
+def test_the_latest_is_none_that_lacks_its_manifest_or_that_a_fresh_start_moved_aside(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    save_checkpoint(run.checkpoints("codec"), checkpoint(3))
+    run.start_afresh()
+    lose_the_manifest(save_checkpoint(run.checkpoints("gpt"), checkpoint(5)))
+    assert find_latest_checkpoint(tmp_path) is None
+
+    whole = save_checkpoint(run.checkpoints("gpt"), checkpoint(4))
+
+    assert find_latest_checkpoint(tmp_path) == str(whole)
 
 
 def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path: Path) -> None:

@@ -156,6 +156,18 @@ def test_flags_beat_yaml_and_yaml_beats_the_preset(tmp_path: Path) -> None:
     assert (from_flag.model.gpt_width, from_flag.model.gpt_layers) == (256, 5)
 
 
+@pytest.mark.parametrize("flags", [["--model_size", "tiny"], ["--model_size=tiny"]])
+def test_a_preset_named_with_an_underscore_is_the_same_preset(flags: list[str]) -> None:
+    assert defaults_beneath(flags).model == ModelConfig(model_size="tiny")
+    assert defaults_beneath(["--optimization_level", "enhanced"]).training.jit_compile is True
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_a_seed_that_no_generator_takes_is_refused_by_name(seed: int) -> None:
+    with pytest.raises(ConfigError, match=f"--seed is {seed}"):
+        XTTSConfig(seed=seed)
+
+
 def test_an_optimization_level_sets_what_was_not_given() -> None:
     assert XTTSConfig(optimization_level="experimental").training.mixed_precision is True
     assert XTTSConfig(optimization_level="experimental", mixed_precision=False).training.mixed_precision is False

@@ -7,7 +7,7 @@ import pytest
 
 from myxtts.config.config import XTTSConfig
 from myxtts.models.hifigan import samples_of
-from myxtts.training.recipes import decoder_settings_for
+from myxtts.training.recipes import decoder_settings_for, recipe_for, with_steps
 from myxtts.training.steps.decoder import segment_starts, speaker_waves, target_segments
 
 RATE, OUTPUT_RATE, LATENT_SAMPLES, COUNT = 22050, 24000, 1024, 24
@@ -67,8 +67,16 @@ def test_references_are_cut_and_resampled_for_the_speaker_encoder() -> None:
     assert not waves[1, 16000:].any()
 
 
-def test_a_run_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discriminators() -> None:
-    shorter = XTTSConfig(model_size="tiny", max_steps=100)
-    told = XTTSConfig(model_size="tiny", max_steps=100, mel_only_steps=5)
+def test_a_stage_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discriminators() -> None:
+    small = XTTSConfig(model_size="small")
+    told = XTTSConfig(model_size="small", mel_only_steps=5)
 
-    assert [decoder_settings_for(config).mel_only_steps for config in (shorter, told)] == [75, 5]
+    assert [decoder_settings_for(small, steps).mel_only_steps for steps in (100, 3000, 100_000)] == [75, 2250, 5000]
+    assert decoder_settings_for(told, 3000).mel_only_steps == 5
+
+
+def test_a_stage_that_epochs_make_shorter_than_its_warm_up_still_reaches_its_learning_rate() -> None:
+    recipe = recipe_for(XTTSConfig(model_size="normal"), "gpt")
+
+    assert recipe.warmup_steps == 2000
+    assert with_steps(recipe, 300).warmup_steps == 30

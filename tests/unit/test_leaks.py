@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from myxtts.runtime.leaks import detect_memory_leak
+from myxtts.runtime.leaks import LeakWatch, detect_memory_leak
 
 Samples = list[tuple[int, float]]
 
@@ -94,3 +94,20 @@ def test_too_few_samples_are_no_verdict() -> None:
     report = detect_memory_leak([(step, 1000.0 + step * 10) for step in range(20)])
 
     assert (report.leaking, report.confidence) == (False, 0.0)
+
+
+def test_of_several_memories_the_one_that_leaks_is_named_and_only_the_last_steps_count() -> None:
+    watch = LeakWatch(window=400)
+    for step in range(1000):
+        watch.add(step, {"this process": 900.0, "data device /GPU:0": 500.0 + step, "model device /GPU:1": 4000.0})
+
+    first, *others = watch.reports()
+
+    assert (first.leaking, first.memory) == (True, "data device /GPU:0")
+    assert "1000 MB per 1,000 steps in data device /GPU:0" in first.describe()
+    assert not any(report.leaking for report in others)
+
+    for step in range(1000, 1400):
+        watch.add(step, {"data device /GPU:0": 1500.0})
+
+    assert not any(report.leaking for report in watch.reports())

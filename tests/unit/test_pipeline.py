@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from myxtts.errors import PipelineError
 from myxtts.pipeline import BatchSize, DeviceBatch, Pipeline, SequentialPipeline, split_rows
 from myxtts.pipeline.pipeline import PipelineBase
+from myxtts.pipeline.telemetry import Telemetry
+from tests.unit.test_pipeline_telemetry import Clock
 
 
 class CountingSource:
@@ -280,6 +282,27 @@ def test_a_hung_process_phase_is_blamed_and_not_the_phases_that_wait_for_it() ->
         release.set()
 
     assert "in stuck" in caught.value.hint
+    assert "--batch-size" in caught.value.hint
+
+
+@pytest.mark.parametrize("model_devices", [[None], [None, None]], ids=["one device", "mirrored"])
+def test_data_work_on_a_device_of_the_model_is_no_stall(model_devices: list[None]) -> None:
+    clock = Clock()
+
+    def process(batch: Mapping[str, Any]) -> dict[str, Any]:
+        clock.forward(3.0)
+        return double(batch)
+
+    telemetry = Telemetry(data_device="host", model_devices=["host"] * len(model_devices), now=clock)
+    with SequentialPipeline(
+        CountingSource(4), process, data_device=None, model_devices=model_devices, telemetry=telemetry
+    ) as pipeline:
+        for _ in pipeline:
+            clock.forward(7.0)
+        window = telemetry.window()
+
+    assert window.stall_share == 0.0
+    assert window.phases["train"].blocked == pytest.approx(0.3)
 
 
 def test_slow_phases_that_make_progress_are_not_called_hung() -> None:

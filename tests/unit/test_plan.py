@@ -8,8 +8,15 @@ import pytest
 
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import ConfigError, DeviceError
-from myxtts.runtime.inventory import Gpu, Inventory, chosen_by_cuda_variable, find_inventory, simulated_inventory
-from myxtts.runtime.plan import DeviceRequest, plan_devices, propose_memory_limits
+from myxtts.runtime.inventory import (
+    Gpu,
+    Inventory,
+    chosen_by_cuda_variable,
+    find_inventory,
+    handles_of_visible,
+    simulated_inventory,
+)
+from myxtts.runtime.plan import DeviceRequest, plan_devices, plan_in_force, propose_memory_limits
 from myxtts.runtime.plan_log import configuration_lines, creation_line, pipeline_lines, placement_lines
 from myxtts.runtime.precision import choose_precision
 
@@ -172,6 +179,72 @@ def test_mixed_precision_is_refused_where_it_cannot_work() -> None:
     for inventory in (gpus(0), simulated_inventory(2), gpus(1, capability=(6, 1))):
         with pytest.raises(DeviceError, match="mixed precision"):
             choose_precision(True, plan_devices(DeviceRequest(), inventory), inventory)
+
+
+DUAL = DeviceRequest(data_gpu=0, model_gpu=1)
+LIMITED = DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=1024, model_memory_mb=2048)
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "lacking"),
+    [
+        (DUAL, LIMITED, "a limit of 1024 MB on the data GPU, a limit of 2048 MB on the model GPU"),
+        (DeviceRequest(), DUAL, "data GPU 0, model GPU 1"),
+        (DUAL, DeviceRequest(data_gpu=1, model_gpu=0), "data GPU 1, model GPU 0"),
+        (DUAL, DeviceRequest(multi_gpu=True), "the model mirrored"),
+        (DeviceRequest(), DeviceRequest(visible_gpus="1"), "GPUs 1 and no others"),
+        (DeviceRequest(visible_gpus="0"), DeviceRequest(multi_gpu=True, visible_gpus="0,1"), "GPUs 0,1 and no others"),
+    ],
+)
+def test_a_later_request_that_the_plan_in_force_does_not_meet_is_refused(
+    before: DeviceRequest, asked: DeviceRequest, lacking: str
+) -> None:
+    plan = plan_devices(before, gpus(2))
+
+    with pytest.raises(DeviceError, match=f"asks for {lacking}.* was configured for {plan.mode} mode") as error:
+        plan_in_force(plan, asked)
+
+    assert "setup_gpu_memory_isolation" in error.value.hint
+
+
+@pytest.mark.parametrize("before", [DeviceRequest(), DUAL, LIMITED, DeviceRequest(multi_gpu=True, cpu_threads=2)])
+def test_a_later_request_is_served_by_its_own_plan_and_one_that_asks_for_nothing_by_any(before: DeviceRequest) -> None:
+    plan = plan_devices(before, gpus(2))
+
+    assert plan_in_force(plan, before) == plan
+    assert plan_in_force(plan, DeviceRequest()) == plan
+
+
+@pytest.mark.parametrize("inventory", [gpus(2), simulated_inventory(2)], ids=["real", "simulated"])
+def test_gpus_that_were_made_visible_can_be_mirrored_over_later(inventory: Inventory) -> None:
+    mirrored = DeviceRequest(multi_gpu=True)
+
+    assert plan_in_force(plan_devices(DeviceRequest(), inventory), mirrored) == plan_devices(mirrored, inventory)
+
+
+class FourCards:
+    """NVML as far as numbers go: it hides no card, whatever CUDA sees."""
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 4
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:  # noqa: N802
+        return f"card {index}"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> bytes:  # noqa: N802
+        return f"GPU-{handle}".encode()
+
+
+def test_the_driver_is_asked_about_the_cards_that_cuda_sees() -> None:
+    assert handles_of_visible(FourCards(), {"CUDA_VISIBLE_DEVICES": "2,3"}) == ["card 2", "card 3"]
+    assert handles_of_visible(FourCards(), {})[1] == "card 1"
+
+
+def test_the_log_names_the_device_that_was_given_in_the_place_of_the_plan_s() -> None:
+    plan = plan_devices(DUAL, gpus(2))
+
+    assert creation_line(plan).endswith(": /GPU:1")
+    assert creation_line(plan, "/GPU:0").endswith(": /GPU:0")
 
 
 def test_the_simulation_variable_works_like_the_flag() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -81,3 +84,39 @@ def test_a_run_goes_on_only_with_the_vocabulary_that_its_text_weights_know(
     assert "The corpus is not as it was" in caplog.text
     refuse_other_corpus(marks, other, "codec", tmp_path)
     refuse_other_corpus({"step": 3}, other, "gpt", tmp_path)  # as an earlier version wrote it
+
+
+def test_a_fresh_start_moves_checkpoints_from_another_file_system_too(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        checkpoints = Path(elsewhere) / "kept"
+        if checkpoints.parent.stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("/dev/shm and the temporary folder are one file system here")
+        folder = RunFolder(tmp_path, checkpoints)
+        folder.config.write_text("training: {}\n")
+        (folder.checkpoints("codec") / "step-00000001").mkdir(parents=True)
+
+        aside = folder.start_afresh()
+
+        assert aside is not None
+        assert sorted(path.name for path in aside.iterdir()) == ["config.yaml", "kept"]
+        assert (aside / "kept" / "codec" / "step-00000001").is_dir()
+        assert not folder.has_saved()
+
+
+def test_a_fresh_start_that_finds_no_room_says_so_and_leaves_the_run_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.config.write_text("training: {}\n")
+    (folder.checkpoints("codec") / "step-00000001").mkdir(parents=True)
+
+    def full_disk(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr(shutil, "move", full_disk)
+
+    with pytest.raises(TrainingError, match=r"cannot be moved.*No space left") as error:
+        folder.start_afresh()
+
+    assert "--run-dir" in error.value.hint
+    assert folder.has_saved()

@@ -66,6 +66,7 @@ def test_every_clip_is_in_exactly_one_batch_that_holds_it(
         assert len(clips) > 0
         assert wave[clips].max() <= wave_samples
         assert text[clips].max() <= text_tokens
+        assert (wave_samples <= wave.max(), text_tokens <= text.max()) == (True, True), "what fits must fit padded"
         if rows is not None:
             assert len(clips) <= rows
         else:
