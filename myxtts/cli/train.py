@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
             "myxtts train --train-data demo --model-size tiny",
         )
     setup_logging()
-    return _train(config, plan, precision, fresh=options.fresh)
+    return _train(config, plan, fresh=options.fresh)
 
 
 def _settled(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
@@ -83,10 +83,10 @@ def _settled(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
     return settled(config, fresh=fresh, over_voice=True)
 
 
-def _train(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool) -> int:
+def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:
     from myxtts.training.run import run_training
 
-    return run_training(config, plan, precision, fresh=fresh, live_console=sys.stderr.isatty())
+    return run_training(config, plan, fresh=fresh, live_console=sys.stderr.isatty())
 
 
 def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision) -> str:

@@ -29,7 +29,6 @@ from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
-from myxtts.runtime.precision import Precision
 from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, fresh: bool, live_console: bool) -> int:
+def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool) -> int:
     """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`."""
     config = initial_voice.settled(config, fresh=fresh)
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
@@ -60,7 +59,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, precision: Precision, *, 
         ):
             events.subscribe(console.on_event)
             events.subscribe(tensorboard.on_event)
-            arguments = (config, plan, precision, folder, events, stop, tensorboard)
+            arguments = (config, plan, folder, events, stop, tensorboard)
             if not _to_its_end(lambda: TrainingRun(*arguments).run(), events, folder):
                 logger.info("Stopped and saved. To continue, run the same command again.")
     return 0
@@ -110,13 +109,12 @@ class TrainingRun:
         self,
         config: XTTSConfig,
         plan: DevicePlan,
-        precision: Precision,
         folder: RunFolder,
         events: EventLog,
         should_stop: Callable[[], bool],
         board: TensorBoardWriter | None = None,
     ) -> None:
-        self._plan, self._precision, self._folder, self._events = plan, precision, folder, events
+        self._plan, self._folder, self._events = plan, folder, events
         self._should_stop = should_stop
         self._board = board
         self._progress = ProgressEvents(events)
@@ -221,13 +219,10 @@ class TrainingRun:
         return trainer
 
     def _trainer(self) -> Any:
-        import keras
-
         from myxtts.runtime.seeds import seed_everything
         from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
         from myxtts.training.trainer import XTTSTrainer
 
-        keras.config.set_dtype_policy(self._precision)
         seed_everything(self.config.training.seed)
         training, data = self.config.training, self.config.data
         if training.enable_memory_isolation and data.data_gpu is not None and isinstance(data.model_gpu, int):

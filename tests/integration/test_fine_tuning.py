@@ -64,10 +64,10 @@ def train(run, stop_after=None):
     config = settled(XTTSConfig(**common, run_dir=run))
     plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
     if stop_after is None:
-        return run_training(config, plan, "float32", fresh=False, live_console=False)
+        return run_training(config, plan, fresh=False, live_console=False)
     folder = RunFolder(run)
     with folder.lock(), EventLog(folder.events) as events:
-        assert not TrainingRun(config, plan, "float32", folder, events, lambda: len(losses(run)) >= stop_after).run()
+        assert not TrainingRun(config, plan, folder, events, lambda: len(losses(run)) >= stop_after).run()
 
 run = out + "/run"
 train(run, stop_after=2)

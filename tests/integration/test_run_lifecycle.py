@@ -65,7 +65,7 @@ def train(name, **settings):
                         listening_weight=0.0, alignment_weight=0.0, **sizes, **settings)
     plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
     try:
-        runs.run_training(config, plan, "float32", fresh=False, live_console=False)
+        runs.run_training(config, plan, fresh=False, live_console=False)
     except (CheckpointError, OutputError) as error:
         said[name] = [error.problem, error.hint]
 
