@@ -38,8 +38,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 logger = logging.getLogger(__name__)
 
 Event = dict[str, Any]
@@ -192,7 +190,7 @@ def _parse(line: bytes) -> Event | None:
 
 def _json_value(value: Any) -> Any:
     """Numpy scalars and arrays as Python's, paths as text, numbers that are not finite as null."""
-    if isinstance(value, (np.generic, np.ndarray)):
+    if hasattr(value, "tolist"):  # numpy itself is not imported: --help should not wait for it
         return _json_value(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
