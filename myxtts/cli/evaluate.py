@@ -12,8 +12,7 @@ import tyro
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
 from myxtts.cli.synth import open_synthesizer, read_texts
-from myxtts.config.checks import at_least
-from myxtts.config.speaking import check_seed
+from myxtts.config.checks import at_least, check_seed
 from myxtts.errors import DataError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging

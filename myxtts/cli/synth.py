@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from myxtts.cli.flags import parse_options
-from myxtts.config.checks import at_least
-from myxtts.config.speaking import Sampling, check_seed, check_speed
+from myxtts.config.checks import at_least, check_seed
+from myxtts.config.speaking import Sampling, check_speed
 from myxtts.errors import OutputError, SynthesisError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging

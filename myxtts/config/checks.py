@@ -13,3 +13,7 @@ def at_least(flag: str, value: float | None, minimum: float, *, hint: str) -> No
 def in_range(flag: str, value: float | None, minimum: float, maximum: float, *, hint: str) -> None:
     if value is not None and not minimum <= value <= maximum:
         raise ConfigError(f"{flag} is {value}, must be between {minimum:.10g} and {maximum:.10g}", hint=hint)
+
+
+def check_seed(seed: int) -> None:
+    in_range("--seed", seed, 0, 2**31 - 1, hint="any whole number from 0 to 2147483647")

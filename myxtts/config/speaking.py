@@ -35,9 +35,5 @@ WITHOUT_ALIGNMENT = Sampling(repetition_penalty=2.0)
 do come back in a sentence."""
 
 
-def check_seed(seed: int) -> None:
-    in_range("--seed", seed, 0, 2**31 - 1, hint="any whole number from 0 to 2147483647")
-
-
 def check_speed(speed: float) -> None:
     in_range("--speed", speed, 0.25, 4.0, hint="1 is the voice's own speed, 1.2 is a fifth faster")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from myxtts.config.checks import at_least, in_range
+from myxtts.config.checks import at_least, check_seed, in_range
 from myxtts.config.gpus import as_tuple
 from myxtts.config.presets import FROM_PRESET, OPTIMIZATION_LEVELS, fill_from
 from myxtts.errors import ConfigError
@@ -129,7 +129,7 @@ class TrainingConfig:
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
         at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the discriminators from the first step")
-        in_range("--seed", self.seed, 0, 2**31 - 1, hint="the default is 0")
+        check_seed(self.seed)
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
         # What a voice was trained with is known only once it is read: see myxtts.training.initial_voice.
         if self.alignment_weight is FROM_PRESET and self.init_from is None:

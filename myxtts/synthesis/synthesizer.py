@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from myxtts.config.speaking import Sampling, check_seed, check_speed
+from myxtts.config.checks import check_seed
+from myxtts.config.speaking import Sampling, check_speed
 from myxtts.errors import SynthesisError
 from myxtts.models.generation import Generator
 from myxtts.models.guarded import Spoken, as_it_came, generate_guarded, stream_guarded
