@@ -15,6 +15,7 @@ import soxr
 from numpy.typing import ArrayLike, NDArray
 
 from myxtts.errors import DataError
+from myxtts.files import replacing
 
 _READABLE_HINT = "use a wav, flac, ogg or mp3 file; `ffmpeg -i CLIP CLIP.wav` converts most others"
 _SUBTYPES = {".wav": "PCM_16", ".flac": "PCM_16", ".ogg": "VORBIS"}
@@ -66,16 +67,13 @@ def write_audio(path: str | os.PathLike[str], samples: ArrayLike, sample_rate: i
         raise DataError(f"samples for {target.name} have shape {mono.shape}, must be one channel", hint="pass one clip")
     if mono.dtype != np.int16:
         mono = to_int16(mono)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        soundfile.write(temporary, mono, sample_rate, subtype=subtype, format=target.suffix[1:].upper())
-        temporary.replace(target)
+        with replacing(target, durable=False) as part:
+            soundfile.write(part, mono, sample_rate, subtype=subtype, format=target.suffix[1:].upper())
     except (OSError, soundfile.SoundFileError) as error:
         raise DataError(
             f"{target} cannot be written: {error}", hint="check that the folder exists and has room"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def to_int16(samples: ArrayLike) -> NDArray[np.int16]:

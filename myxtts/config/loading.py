@@ -7,7 +7,6 @@ Types are checked against the dataclasses, so a wrong one is reported here and n
 from __future__ import annotations
 
 import dataclasses
-import os
 import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -17,6 +16,7 @@ import yaml
 from myxtts.config.config import PARTS, XTTSConfig, part_of
 from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
+from myxtts.files import replacing
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -74,16 +74,8 @@ def as_plain_values(config: XTTSConfig) -> dict[str, dict[str, Any]]:
 
 def write_yaml(config: XTTSConfig, path: str | Path) -> None:
     """Whole or not at all: a run that cannot read its own settings cannot go on."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(to_yaml_text(as_plain_values(config)))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(Path(path)) as part:
+        part.write_text(to_yaml_text(as_plain_values(config)), encoding="utf-8")
 
 
 def to_yaml_text(content: dict[str, Any]) -> str:

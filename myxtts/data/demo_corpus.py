@@ -24,6 +24,7 @@ from myxtts.audio.io import write_audio
 from myxtts.data.demo_texts import DEMO_LANGUAGES, Kind, draw_text, heldout_texts, is_held_out, overlap
 from myxtts.data.espeak import ESPEAK_SAMPLE_RATE, EspeakVoice, speak
 from myxtts.errors import ConfigError, DataError
+from myxtts.files import replacing
 from myxtts.text.languages import find_language
 from myxtts.text.normalise import normalise
 from myxtts.text.phonemes import phonemes_of_many
@@ -256,6 +257,5 @@ def _phoneme_lines(clips: Sequence[DemoClip]) -> list[str]:
 
 
 def _write_whole(path: Path, lines: Sequence[str]) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-    temporary.replace(path)
+    with replacing(path) as part:
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

@@ -39,7 +39,7 @@ from myxtts.data.prepared import (
     write_index,
 )
 from myxtts.data.report import build_report
-from myxtts.data.shards import ShardWriteError, sync_file, write_whole
+from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
 from myxtts.text.languages import CODES
 
@@ -180,10 +180,7 @@ class _Build:
         if given is None:
             pairs = ((entry.text, entry.language) for entry in self._listing.entries)
             given = train_tokenizer(self._config.text_frontend, pairs, self._config.vocab_size)
-        temporary = self._folder / f".{os.getpid()}.{TOKENIZER}"
-        given.save(temporary)
-        sync_file(temporary)
-        temporary.replace(path)
+        given.save(path)
         return given
 
     def _on_clip(self, _clip_id: str, refused: bool | None) -> None:

@@ -6,7 +6,6 @@ becomes a `DataError` that names the file. Riegeli, below it, keeps a hash of ev
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from myxtts.errors import DataError
+from myxtts.files import replacing
 
 # PCM does not compress (8 % with zstd for four times the CPU), and one record a group is what random access wants.
 _WRITER_OPTIONS = "group_size:1,uncompressed"
@@ -29,44 +29,24 @@ class ShardWriteError(Exception):
 
 def write_shard(path: Path, records: Iterable[bytes]) -> int:
     """Write a shard under a temporary name, force it to the disk, then give it its name; returns its size."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        writer = ArrayRecordWriter(str(temporary), _WRITER_OPTIONS)
-        for record in records:
-            writer.write(record)
-        writer.close()
-        size = sync_file(temporary)
-        temporary.replace(path)
-        return size
+        with replacing(path) as part:
+            writer = ArrayRecordWriter(str(part), _WRITER_OPTIONS)
+            for record in records:
+                writer.write(record)
+            writer.close()
+        return path.stat().st_size
     except (RuntimeError, OSError) as error:
         raise ShardWriteError(str(error)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a small file so that it is there entirely or not at all, even after a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with replacing(path) as part:
+            part.write_bytes(content)
     except OSError as error:
         raise ShardWriteError(f"{path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def sync_file(path: Path) -> int:
-    """Force a file's content to the disk; returns its size."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
 
 
 class ShardReader:

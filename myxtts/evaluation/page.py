@@ -10,6 +10,7 @@ from pathlib import Path
 
 from myxtts.evaluation.evaluate import SPEECH, SYSTEMS, Row, Summary
 from myxtts.evaluation.judges import Judges
+from myxtts.files import replacing
 from myxtts.monitoring.report import audio_player
 
 MOST_ITEMS = 12
@@ -85,9 +86,8 @@ def write_page(
         f'<div class="card"><table>{figures}</table></div>{notes}{sections}'
         "</main></body></html>\n"
     )
-    unfinished = path.with_suffix(".html.part")
-    unfinished.write_text(page, encoding="utf-8")
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
 
 
 def _group(group: str, rows: Sequence[Row], sounds: Path) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from myxtts.audio.mel import MelSpectrogram
 from myxtts.data.prepared import is_held_out
 from myxtts.errors import DataError
 from myxtts.evaluation.scoring import sounds_of
-from myxtts.files import writing
+from myxtts.files import replacing, writing
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import error_rate, greedy_labels
 
@@ -104,14 +103,9 @@ class PhoneRecogniser:
         return np.array([self._label_of[phone] for phone in sounds_of(ipa)], np.int32)
 
     def save(self, path: Path) -> None:
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
         weights = {f"weight_{number:03d}": v.numpy() for number, v in enumerate(self._network.weights)}
-        try:
-            with part.open("wb") as file:
-                np.savez(file, phones=np.array(self.phones), **weights)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(path) as part, part.open("wb") as file:
+            np.savez(file, phones=np.array(self.phones), **weights)
 
     @classmethod
     def load(cls, path: Path) -> PhoneRecogniser:

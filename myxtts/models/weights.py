@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from myxtts.errors import CheckpointError
+from myxtts.files import replacing, sync
 
 WEIGHTS_FILE = "model.safetensors"
 PARTIAL_WEIGHTS = WEIGHTS_FILE + ".partial"
@@ -58,20 +58,15 @@ def save_arrays(
         if partial.is_file() and _described(folder) == partial:
             partial.replace(path)
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
-    with partial.open("rb") as stored:
-        os.fsync(stored.fileno())
+    sync(partial)
     manifest = {
         "version": FORMAT_VERSION,
         "sha256": _digest(partial),
         "weights": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
         "metadata": dict(metadata or {}),
     }
-    written = folder / (MANIFEST_FILE + ".partial")
-    with written.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    written.replace(folder / MANIFEST_FILE)
+    with replacing(folder / MANIFEST_FILE) as part:
+        part.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     partial.replace(path)
     return path
 

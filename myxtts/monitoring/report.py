@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.errors import DataError
+from myxtts.files import replacing
 from myxtts.monitoring.charts import Point, Series, line_chart, smooth
 from myxtts.monitoring.events import Event, read_events
 from myxtts.monitoring.figures import WindowFigures, average
@@ -31,9 +32,8 @@ def write_report(run_dir: Path) -> Path:
         raise DataError(f"{run_dir} has no events.jsonl", hint="give the folder that --run-dir named")
     page = render_report(RunState(read_events(log)), run_dir)
     target = run_dir / "report.html"
-    unfinished = target.with_suffix(".html.part")
-    unfinished.write_text(page, encoding="utf-8")
-    unfinished.replace(target)
+    with replacing(target) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
     return target
 
 

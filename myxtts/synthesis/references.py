@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
-from myxtts.files import writing
+from myxtts.files import replacing, writing
 from myxtts.synthesis.joining import trim_silence
 
 SPEAKERS_FILE = "speakers.safetensors"
@@ -148,14 +148,10 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
 
 
 def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
-    partial = path.with_name(f".{path.name}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            save_file(dict(arrays), partial, metadata)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(path) as part:
+            save_file(dict(arrays), part, metadata)
 
 
 def _open(path: Path, expected: str, what: str, cure: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from myxtts.files import replacing
+
 Frontend = Literal["phonemes", "characters", "bpe"]
 
 PAD, UNKNOWN, START, STOP = 0, 1, 2, 3
@@ -56,7 +58,5 @@ class Tokenizer(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as one JSON file, whole or not at all."""
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-        temporary.write_text(json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(target)
+        with replacing(Path(path)) as part:
+            part.write_text(json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from myxtts.audio.mel import frame_count
 from myxtts.config.data import DataConfig
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.files import writing
+from myxtts.files import replacing, writing
 from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels, spread_blanks
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.run_folder import make_room
@@ -283,11 +282,5 @@ def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
 
 
 def _write(path: Path, **arrays: Any) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with writing(path.parent, hint=make_room("--cache-dir")):
-        try:
-            with part.open("wb") as file:
-                np.savez_compressed(file, **arrays)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with writing(path.parent, hint=make_room("--cache-dir")), replacing(path) as part, part.open("wb") as file:
+        np.savez_compressed(file, **arrays)

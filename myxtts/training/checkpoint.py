@@ -21,6 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from myxtts.errors import CheckpointError
+from myxtts.files import replacing, sync
 from myxtts.models.weights import MANIFEST_FILE, read_arrays, read_manifest, save_arrays
 
 logger = logging.getLogger(__name__)
@@ -57,9 +58,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
         metadata = {"step": checkpoint.step, "state": checkpoint.state}
         arrays = save_arrays(temporary, checkpoint.arrays, metadata)
         for path in (arrays, temporary):
-            _sync(path)
+            sync(path)
         temporary.rename(target)
-        _sync(folder)
+        sync(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
@@ -141,9 +142,8 @@ def mark_best(folder: Path, step: int, validation_loss: float) -> bool:
     best = read_best(folder)
     if best is not None and best["loss"] <= validation_loss:
         return False
-    temporary = folder / f".{BEST}-{os.getpid()}"
-    temporary.write_text(json.dumps({"step": step, "loss": validation_loss}), encoding="utf-8")
-    temporary.replace(folder / BEST)
+    with replacing(folder / BEST) as part:
+        part.write_text(json.dumps({"step": step, "loss": validation_loss}), encoding="utf-8")
     return True
 
 
@@ -187,11 +187,3 @@ def _remove_abandoned(folder: Path) -> None:
     """What a killed process left half-written."""
     for path in folder.glob(".writing-*"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

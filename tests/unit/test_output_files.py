@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from myxtts.errors import OutputError
-from myxtts.files import writing
+from myxtts.files import replacing, writing
 from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, save_speakers
 from myxtts.synthesis.speech import SpokenPiece
 from myxtts.synthesis.streaming import write_pcm16
@@ -58,3 +58,24 @@ def test_a_full_disk_ends_a_stream_with_its_reason() -> None:
 def test_a_reader_that_went_away_is_no_error_of_the_output() -> None:
     with pytest.raises(BrokenPipeError), writing("a pipe"):
         raise BrokenPipeError
+
+
+def test_a_file_takes_the_place_of_the_old_one_only_once_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "scores.json"
+    target.write_text("old", encoding="utf-8")
+
+    def write(content: str, *, fails: bool) -> None:
+        with replacing(target) as part:
+            part.write_text(content, encoding="utf-8")
+            assert target.read_text(encoding="utf-8") == "old"
+            if fails:
+                raise RuntimeError
+
+    def found() -> list[tuple[str, str]]:
+        return [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()]
+
+    with pytest.raises(RuntimeError):
+        write("half", fails=True)
+    assert found() == [("scores.json", "old")]
+    write("new", fails=False)
+    assert found() == [("scores.json", "new")]
