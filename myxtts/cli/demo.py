@@ -54,7 +54,7 @@ class DemoOptions:
     sentences: int = 60
     """New sentences to speak in each language."""
 
-    max_steps: int = 3000
+    max_steps: int = 2600
     """Most steps of each stage: espeak's even voices are learnt in half of a human one's."""
 
     seed: int = 0
