@@ -14,7 +14,7 @@ import numpy as np
 
 from myxtts.config.speaking import Sampling
 from myxtts.models.generation import Generated, Generator
-from myxtts.models.guards import GuardConfig, Verdict, expected_limit, judge, loop_start
+from myxtts.models.guards import GuardConfig, Verdict, expected_limit, judge
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,12 @@ def generate_guarded(
     sampling: Sampling | None = None,
     seeds: int | Sequence[int] = 0,
     guards: GuardConfig | None = None,
+    last_sounding: Sequence[int] | None = None,
 ) -> list[Spoken]:
-    """Codes for each text. Rows with a fault are generated again, alone, up to `guards.retries` times."""
+    """Codes for each text. Rows with a fault are generated again, alone, up to `guards.retries` times.
+
+    `last_sounding` is, for each text, the index of its last token that makes a sound; without it, the last token.
+    """
     guards = guards or GuardConfig()
     text_BU, lengths = np.asarray(text_BU, np.int32), np.asarray(text_lengths_B, np.int32)
     latents_BLD = np.broadcast_to(np.asarray(latents_BLD), (len(text_BU), *np.shape(latents_BLD)[1:]))
@@ -74,7 +78,8 @@ def generate_guarded(
         )
         for place, row in enumerate(rows):
             attempts[row] += 1
-            verdict = _verdict(made, place, int(lengths[row]), guards)
+            last = None if last_sounding is None else last_sounding[row]
+            verdict = _verdict(made, place, int(lengths[row]), guards, last)
             if row not in best or _FAULT_RANK.index(verdict.fault) < _FAULT_RANK.index(best[row][0].fault):
                 best[row] = (verdict, made, place)
         rows = [row for row in rows if not best[row][0].good]
@@ -91,10 +96,12 @@ def stream_guarded(
     sampling: Sampling | None = None,
     seed: int = 0,
     guards: GuardConfig | None = None,
+    last_sounding: int | None = None,
 ) -> Iterator[tuple[np.ndarray, Spoken | None]]:
     """Latents of one text as they are made; with the last of them, everything that was made.
 
-    As long as nothing was handed out, a fault is tried again as `generate_guarded` does; without guards nothing is.
+    What the guards may yet cut is held back. As long as nothing was handed out, a fault is tried again as
+    `generate_guarded` does; without guards nothing is.
     """
     text_1U, limit = np.asarray([ids], np.int32), generator.gpt.config.max_audio_tokens
     if guards is not None:
@@ -106,21 +113,24 @@ def stream_guarded(
     ):
         made = part if made is None else _joined(made, part)
         count = int(made.lengths_B[0])
-        over = bool(made.stopped_B[0]) or count >= limit
-        verdict = _verdict_so_far(made, over, len(ids), guards)
-        if not verdict.good and out == 0:
-            options: dict[str, Any] = {"sampling": sampling, "seeds": seed, "guards": guards}
-            [spoken] = generate_guarded(generator, latents_1LD, text_1U, [len(ids)], **options)
-            yield spoken.latents_ND, spoken
-            return
-        if over or not verdict.good:
-            spoken = as_it_came(made, 0) if guards is None else _heard(verdict, made, out)
-            yield spoken.latents_ND[out:], spoken
-            return
-        safe = count if guards is None else _before_patterns(made.codes_BN[0, :count], guards)
-        if safe >= out + STREAMED_CODES:
-            yield made.latents_BND[0, out:safe], None
-            out = safe
+        if not made.stopped_B[0] and count < limit:
+            safe = count if guards is None else _surely_kept(made, len(ids), guards, last_sounding)
+            if safe >= out + STREAMED_CODES:
+                yield made.latents_BND[0, out:safe], None
+                out = safe
+            continue
+        if guards is None:
+            spoken = as_it_came(made, 0)
+        else:
+            verdict = _verdict(made, 0, len(ids), guards, last_sounding)
+            if not verdict.good and out == 0:
+                lasts = None if last_sounding is None else [last_sounding]
+                options: dict[str, Any] = {"sampling": sampling, "seeds": seed, "guards": guards}
+                [spoken] = generate_guarded(generator, latents_1LD, text_1U, [len(ids)], last_sounding=lasts, **options)
+            else:
+                spoken = _heard(verdict, made, out)
+        yield spoken.latents_ND[out:], spoken
+        return
 
 
 def as_it_came(made: Generated, place: int) -> Spoken:
@@ -143,19 +153,10 @@ def _joined(first: Generated, then: Generated) -> Generated:
     )
 
 
-def _before_patterns(codes_N: np.ndarray, guards: GuardConfig) -> int:
-    """Codes before what may be the beginning of a loop."""
-    start = loop_start(codes_N, replace(guards, loop_codes=min(guards.loop_codes, _LOOKS_LIKE_A_LOOP)))
-    return len(codes_N) if start is None else start
-
-
-def _verdict_so_far(made: Generated, over: bool, text_tokens: int, guards: GuardConfig | None) -> Verdict:
-    """Before the end, only what no further code can mend counts."""
-    good = Verdict(None, int(made.lengths_B[0]))
-    if guards is None:
-        return good
-    verdict = _verdict(made, 0, text_tokens, guards)
-    return verdict if over or verdict.fault in ("loop", "tail") else good
+def _surely_kept(made: Generated, text_tokens: int, guards: GuardConfig, last_sounding: int | None) -> int:
+    """Codes that would be kept if speech went wrong from here on: not what may be the beginning of a loop or a tail."""
+    eager = replace(guards, loop_codes=min(guards.loop_codes, _LOOKS_LIKE_A_LOOP))
+    return _verdict(made, 0, text_tokens, eager, last_sounding).keep
 
 
 def _heard(verdict: Verdict, made: Generated, out: int) -> Spoken:
@@ -171,10 +172,10 @@ def _attempt_seed(seed: int, attempt: int) -> int:
     return (seed + attempt * 1_000_003) % (2**31 - 1)
 
 
-def _verdict(made: Generated, place: int, text_tokens: int, guards: GuardConfig) -> Verdict:
+def _verdict(made: Generated, place: int, text_tokens: int, guards: GuardConfig, last_sounding: int | None) -> Verdict:
     count = int(made.lengths_B[place])
-    spoken = made.spoken_token_BN[place][:count]
-    return judge(made.codes_BN[place, :count], bool(made.stopped_B[place]), text_tokens, guards, spoken)
+    codes_N, spoken_N = made.codes_BN[place, :count], made.spoken_token_BN[place][:count]
+    return judge(codes_N, bool(made.stopped_B[place]), text_tokens, guards, spoken_N, last_sounding)
 
 
 def _spoken(verdict: Verdict, made: Generated, place: int, attempts: int) -> Spoken:

@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from myxtts.config.checks import at_least
+
+_NEIGHBOURS = 5
+"""Codes over which a look of the heads is steadied: a phone takes about two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +40,7 @@ class GuardConfig:
     """Codes that may follow once the alignment has reached the end of the text, or has gone as far as it ever goes."""
 
     skip_tokens: int = 6
-    """Text tokens that the alignment may jump over at once."""
+    """Text tokens that the alignment may jump over at once, or leave out at the end."""
 
     retries: int = 2
     """New attempts, each with another seed, before the best one is cut and used."""
@@ -80,14 +84,24 @@ def loop_start(codes: np.ndarray, guards: GuardConfig) -> int | None:
 
 
 def judge(
-    codes: np.ndarray, stopped: bool, text_tokens: int, guards: GuardConfig, spoken_token: np.ndarray | None = None
+    codes: np.ndarray,
+    stopped: bool,
+    text_tokens: int,
+    guards: GuardConfig,
+    spoken_token: np.ndarray | None = None,
+    last_sounding: int | None = None,
 ) -> Verdict:
-    """The first fault of a row, worst first; `spoken_token` is where the alignment heads looked for each code."""
+    """The first fault of a row, worst first.
+
+    `spoken_token` is where the alignment heads looked for each code, `last_sounding` the last token that they ever have
+    reason to look at: the full stop behind it takes no time.
+    """
     loop = loop_start(codes, guards)
     if loop is not None:
         return Verdict("loop", loop)
-    looked_at = spoken_token if spoken_token is not None and len(spoken_token) else None
-    end = None if looked_at is None else _text_end(looked_at, text_tokens)
+    looked_at = settled(spoken_token) if spoken_token is not None and len(spoken_token) else None
+    last = text_tokens - 1 if last_sounding is None else last_sounding
+    end = None if looked_at is None else _text_end(looked_at, last)
     if end is not None and len(codes) - end > guards.tail_codes:
         return Verdict("tail", end + guards.tail_codes)
     if not stopped:
@@ -95,14 +109,23 @@ def judge(
         return Verdict("no stop", min(got, len(codes)))
     if len(codes) < max(1, int(text_tokens * guards.least_codes_per_token)):
         return Verdict("short", len(codes))
-    if looked_at is not None and _largest_jump(looked_at) > guards.skip_tokens:
+    if looked_at is not None and _most_left_out(looked_at, last) > guards.skip_tokens:
         return Verdict("skip", len(codes))
     return Verdict(None, len(codes))
 
 
-def _text_end(spoken_token: np.ndarray, text_tokens: int) -> int | None:
-    """First code from which on the heads look at the last token or behind it."""
-    before = np.flatnonzero(spoken_token < text_tokens - 1)
+def settled(spoken_token: np.ndarray) -> np.ndarray:
+    """Where the heads looked, without glimpses of a code or two: the median of five neighbours."""
+    if len(spoken_token) < _NEIGHBOURS:
+        return spoken_token
+    mirrored = np.pad(spoken_token, _NEIGHBOURS // 2, mode="reflect")
+    medians: np.ndarray = np.median(sliding_window_view(mirrored, _NEIGHBOURS), axis=-1).astype(spoken_token.dtype)
+    return medians
+
+
+def _text_end(spoken_token: np.ndarray, last: int) -> int | None:
+    """First code from which on the heads look at the end of the text; they are a token off at times."""
+    before = np.flatnonzero(spoken_token < last - 1)
     end = int(before[-1]) + 1 if len(before) else 0
     return end if end < len(spoken_token) else None
 
@@ -112,7 +135,7 @@ def _last_advance(spoken_token: np.ndarray) -> int:
     return int(np.argmax(spoken_token))
 
 
-def _largest_jump(spoken_token: np.ndarray) -> int:
-    """Tokens that the alignment left out at once, measured from the furthest it had been."""
+def _most_left_out(spoken_token: np.ndarray, last: int) -> int:
+    """Tokens that the alignment left out in one place, measured from the furthest it had been; the end is one too."""
     furthest = np.maximum.accumulate(np.concatenate([[0], spoken_token]))
-    return int(np.max(np.diff(furthest)))
+    return int(max(np.max(np.diff(furthest)), last - furthest[-1]))

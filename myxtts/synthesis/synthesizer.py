@@ -68,6 +68,7 @@ class Synthesizer:
             parts, names = self.voice.parts, self.voice.names
             self._generator = Generator(parts.gpt, alignment_heads=self.voice.alignment_heads)
             self._listener = Listener(self.voice, device)
+            self._sounding = self.voice.tokenizer.sounding()
             self.codec = CodecDecoder(parts.dvae) if "dvae" in names else None
             self._decoder = self._choose_decoder()
 
@@ -226,10 +227,15 @@ class Synthesizer:
                     sampling=manner.sampling,
                     seeds=seeds,
                     guards=manner.guards,
+                    last_sounding=[self._last_sounding(group[row].ids) for row in rows],
                 )
         for row, one in zip(rows, found, strict=True):
             made[row] = one
         return made
+
+    def _last_sounding(self, ids: Sequence[int]) -> int:
+        """The last token that takes any time; of a text without one, the last."""
+        return max((place for place, token in enumerate(ids) if self._sounding[token]), default=len(ids) - 1)
 
     def _streamed(
         self, planned: _Planned, number: int, manner: _Manner, offset_s: float, *, last: bool
@@ -244,6 +250,7 @@ class Synthesizer:
             sampling=manner.sampling,
             seed=piece_seed(manner.seed, number),
             guards=manner.guards,
+            last_sounding=self._last_sounding(planned.ids),
         )
         while True:
             with tf.device(self._device):

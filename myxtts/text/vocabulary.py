@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -52,6 +53,10 @@ class Tokenizer(ABC):
     def tokens(self) -> list[str]:
         """The name of every id, in order: for reports and for tests."""
 
+    def sounding(self) -> list[bool]:
+        """For every id whether it makes a sound of its own: phones and letters do, marks and punctuation do not."""
+        return [_sounds(name) for name in self.tokens()]
+
     def encode_many(self, texts: Sequence[str], language: str) -> list[list[int]]:
         """`encode` of each text; faster than one at a time where phonemes have to be found."""
         return [self.encode(text, language) for text in texts]
@@ -60,3 +65,9 @@ class Tokenizer(ABC):
         """Write the vocabulary as one JSON file, whole or not at all."""
         with replacing(Path(path)) as part:
             part.write_text(json.dumps(self.as_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _sounds(name: str) -> bool:
+    # Stress, length and aspiration marks are modifier letters (Lm), tildes and the like are combining marks (Mn).
+    special = name.startswith("[") and name.endswith("]")
+    return not special and any(unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt", "Nd") for sign in name)

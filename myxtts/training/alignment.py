@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -69,15 +68,9 @@ def codes_of(wave_samples: Any) -> Any:
 def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:
     """For every token id its CTC label, -1 for those that make no sound of their own."""
     labels = np.full(tokenizer.size, -1, np.int32)
-    sounding = [number for number, name in enumerate(tokenizer.tokens()) if _sounds(name)]
+    sounding = np.flatnonzero(tokenizer.sounding())
     labels[sounding] = np.arange(len(sounding))
     return labels
-
-
-def _sounds(name: str) -> bool:
-    # Stress, length and aspiration marks are modifier letters (Lm), tildes and the like are combining marks (Mn).
-    special = name.startswith("[") and name.endswith("]")
-    return not special and any(unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt", "Nd") for sign in name)
 
 
 def alignments_of(

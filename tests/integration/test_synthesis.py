@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from myxtts.audio.io import write_audio
 from myxtts.cli.synth import SynthOptions, speak_all
 from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError, OutputError, SynthesisError
+from myxtts.models.gpt import GPT
 from myxtts.models.guards import GuardConfig
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.speech import SpeechReport
@@ -236,6 +238,37 @@ def test_a_fault_is_tried_again_while_nothing_was_heard_and_cut_afterwards(decod
     assert (silent.fault, silent.attempts) == ("no stop", 2)
     assert (heard.fault, heard.attempts) == ("no stop", 1)
     assert "too late to try again" in str(heard.note)
+
+
+def test_a_pause_in_the_middle_does_not_end_a_stream(decoding_voice: Synthesizer) -> None:
+    guards = GuardConfig(retries=0, codes_per_token=100, loop_codes=10)
+    with pausing_at(decoding_voice.voice.parts.gpt, range(25, 45)):
+        whole = decoding_voice.speak("Hello there.", guards=guards, sampling=VARIED)
+        report = SpeechReport()
+        streamed = np.concatenate(
+            [part.wave for part in decoding_voice.stream("Hello there.", report, guards=guards, sampling=VARIED)]
+        )
+
+    assert report.pieces[0].fault == whole.report.pieces[0].fault == "no stop"
+    assert len(streamed) == len(whole.wave)
+
+
+@contextmanager
+def pausing_at(gpt: GPT, positions: range) -> Iterator[None]:
+    """The codes at these positions are all the same one: a strong sign in their place embedding leads to it."""
+    sign_D = np.random.default_rng(0).choice([-1.0, 1.0], gpt.config.gpt_width)
+    changed = (gpt.audio_position.table, gpt.audio_head.kernel, gpt.audio_head.bias)
+    before = [variable.numpy() for variable in changed]
+    places, kernel, bias = (value.copy() for value in before)
+    places[positions.start : positions.stop] += 1000.0 * sign_D
+    kernel[:, 7], bias[7] = 40.0 * sign_D / len(sign_D) ** 0.5, -100.0
+    for variable, value in zip(changed, (places, kernel, bias), strict=True):
+        variable.assign(value)
+    try:
+        yield
+    finally:
+        for variable, value in zip(changed, before, strict=True):
+            variable.assign(value)
 
 
 def test_a_loop_is_not_heard_in_a_stream(decoding_voice: Synthesizer) -> None:

@@ -53,8 +53,34 @@ def test_a_tail_after_the_text_is_cut() -> None:
 
     verdict = judge(speech(120), True, 20, GUARDS, spoken_token)
 
-    # The last token starts at code 57, and 10 more codes may follow.
-    assert (verdict.fault, verdict.keep) == ("tail", 67)
+    # The last token but one starts at code 54, and 10 more codes may follow.
+    assert (verdict.fault, verdict.keep) == ("tail", 64)
+
+
+def test_a_tail_is_heard_behind_the_last_sound_though_a_full_stop_follows_it() -> None:
+    # 18 is the last phone of 20 tokens; the heads never look at the full stop behind it, and stay a token short of it.
+    spoken_token = np.concatenate([np.arange(17).repeat(3), np.full(60, 17)])
+
+    verdict = judge(speech(111), True, 20, GUARDS, spoken_token, last_sounding=18)
+
+    assert (verdict.fault, verdict.keep) == ("tail", 61)
+
+
+def test_speech_that_stops_in_the_middle_of_its_text_left_words_out() -> None:
+    half, nearly_all = np.arange(36).repeat(2), np.arange(74).repeat(2)
+
+    assert judge(speech(72), True, 80, GUARDS, half).fault == "skip"
+    assert judge(speech(148), True, 80, GUARDS, nearly_all, last_sounding=77).good
+
+
+def test_a_glimpse_of_the_end_decides_nothing() -> None:
+    reading = np.arange(1, 79).repeat(3)
+    glimpsing = reading.copy()
+    glimpsing[[1, 100]] = 79
+
+    assert judge(speech(234), True, 80, GUARDS, glimpsing).good
+    assert judge(speech(234), False, 80, GUARDS, glimpsing) == judge(speech(234), False, 80, GUARDS, reading)
+    assert judge(speech(234), False, 80, GUARDS, reading).keep == 234
 
 
 def test_words_left_out_are_a_skip() -> None:

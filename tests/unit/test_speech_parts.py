@@ -93,10 +93,16 @@ def test_stronger_borders_make_longer_pauses_and_speed_shortens_them() -> None:
 def test_words_are_timed_by_the_tokens_that_were_looked_at() -> None:
     # Token 0 is the language; "one" has tokens 1 to 2, "two" 3 to 5.
     ends = token_ends(["one", "two"], lambda texts: [3, 6], 6)
-    starts = code_starts(ends, np.array([0, 1, 1, 2, 2, 3, 4, 5, 5, 6], np.int32))
+    starts = code_starts(ends, np.array([0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 5, 6], np.int32))
 
     assert ends == [3, 6]
-    assert starts == [1, 5, 10]
+    assert starts == [3, 7, 12]
+
+
+def test_a_glimpse_of_the_last_word_takes_no_time_from_the_first() -> None:
+    glimpsing = np.array([1, 1, 5, 1, 2, 2, 3, 3, 4, 4, 5, 5], np.int32)
+
+    assert code_starts([3, 6], glimpsing) == [0, 6, 12]
 
 
 def test_a_look_back_does_not_turn_time_back() -> None:
