@@ -14,9 +14,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-DECAY = 0.99
+SHORTEST_MEMORY = 100
+"""Updates that a running average remembers; a large codebook remembers more, or each entry would follow the few latents
+that chose it lately."""
+CODES_PER_MEMORY = 16
+"""A codebook remembers one update for every so many codes,"""
+UPDATES_PER_MEMORY = 10
+"""and of all its updates no more than one in so many, for at first everything moves."""
 DEAD_SHARE = 0.1
-"""A code is dead when its running count is below this share of the average; unused, it gets there in 230 updates."""
+"""A code is dead when its running count is below this share of the average; unused, it gets there in 230 updates of
+the shortest memory."""
 RECENT_UPDATES = 100
 """A code is in use when one of the last so many updates chose it."""
 _EPSILON = 1e-5
@@ -74,9 +81,9 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
         hits_K, sums_KC, offers_KC, rows = _sum_over_replicas(
             tf.reduce_sum(hits_RK, axis=0), tf.matmul(hits_RK, latents_RC, transpose_a=True), offers_KC, rows
         )
-        bypass = tf.cast(bypass, tf.bool)
-        counts_K = self.counts_K * DECAY + hits_K * (1.0 - DECAY)
-        sums_KC = self.sums_KC * DECAY + sums_KC * (1.0 - DECAY)
+        bypass, decay = tf.cast(bypass, tf.bool), self._decay()
+        counts_K = self.counts_K * decay + hits_K * (1.0 - decay)
+        sums_KC = self.sums_KC * decay + sums_KC * (1.0 - decay)
         total = tf.reduce_sum(counts_K)
         smooth_K = (counts_K + _EPSILON) / (total + self.codes * _EPSILON) * total
 
@@ -98,6 +105,11 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
     def usage(self) -> tf.Tensor:
         """Share of the codes that were chosen in the last `RECENT_UPDATES` updates; a collapsed codebook is near 0."""
         return tf.reduce_mean(tf.cast(tf.convert_to_tensor(self.idle_K) < RECENT_UPDATES, tf.float32))
+
+    def _decay(self) -> tf.Tensor:
+        longest = max(SHORTEST_MEMORY, self.codes / CODES_PER_MEMORY)
+        updates = tf.convert_to_tensor(self.updates)[0]
+        return 1.0 - 1.0 / tf.clip_by_value(updates / UPDATES_PER_MEMORY, SHORTEST_MEMORY, longest)
 
     def _seeds(self) -> list[tf.Tensor]:
         # From the update counter, so that replicas draw alike and a resumed run draws on.

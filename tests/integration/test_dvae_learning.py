@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
@@ -102,6 +103,21 @@ def test_codes_move_to_the_means_of_what_chooses_them() -> None:
     assert codebook.usage() == 1.0
 
 
+def test_a_large_codebook_averages_over_longer_and_not_before_it_has_settled() -> None:
+    codebook = built_codebook(codes=8192)
+    latents_BNC = np.zeros((1, 8, 4), np.float32)
+
+    def moved_after(updates: int) -> float:
+        codebook.updates.assign([updates])
+        codebook.counts_K.assign(np.ones(8192, np.float32))
+        follow(codebook, latents_BNC, bypass=False)
+        return float(codebook.counts_K.numpy().max() - 1.0)
+
+    early, later, late = moved_after(0), moved_after(3000), moved_after(9000)
+    assert early / later == pytest.approx(3.0, rel=0.01)
+    assert early / late == pytest.approx(5.12, rel=0.01)
+
+
 def test_a_dead_code_comes_back_to_life() -> None:
     codebook = built_codebook()
     codebook.vectors_KC.assign(np.full((16, 4), 1000.0, np.float32))
@@ -142,7 +158,7 @@ def test_replicas_keep_one_codebook() -> None:
 import numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from myxtts.models.codebook import DECAY, Codebook
+from myxtts.models.codebook import SHORTEST_MEMORY, Codebook
 strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
 with strategy.scope():
     codebook = Codebook(8, 4)
@@ -167,7 +183,8 @@ for bypass in (True, False, False):
     copies = [value.numpy() for value in strategy.experimental_local_results(codebook.vectors_KC.value)]
     assert len(copies) == 2 and np.array_equal(*copies), copies
     if not bypass:
-        np.testing.assert_allclose(codebook.counts_K.numpy(), DECAY * before + (1 - DECAY) * hits, rtol=1e-5)
+        expected = before + (hits - before) / SHORTEST_MEMORY
+        np.testing.assert_allclose(codebook.counts_K.numpy(), expected, rtol=1e-5)
     else:
         offered = latents.reshape(-1, 4)
         assert all(np.any(np.all(np.isclose(offered, vector), axis=1)) for vector in copies[0])
