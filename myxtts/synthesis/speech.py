@@ -35,7 +35,8 @@ class SpeechReport:
     decoder: str = ""
     pieces: list[PieceReport] = field(default_factory=list)
     unspoken: tuple[str, ...] = ()
-    """What the voice has no token for: signs of the text, or of its phonemes where the voice reads those."""
+    """What was not spoken: signs of the text that nothing reads, and what the voice has no token for (signs, or their
+    phonemes where the voice reads those)."""
     language_note: str | None = None
     """In words, why the language may come out wrong; None where nothing speaks against it."""
     elapsed_s: float = 0.0
@@ -61,7 +62,7 @@ class SpeechReport:
         lines = [self.language_note] if self.language_note else []
         lines += [f"{_short(piece.text)}: {piece.note}" for piece in self.pieces if piece.note]
         if self.unspoken:
-            lines.append(f"not spoken, for want of a token: {' '.join(self.unspoken)}")
+            lines.append(f"not spoken: {' '.join(map(_visible, self.unspoken))}")
         return lines
 
     def as_json(self) -> dict[str, Any]:
@@ -92,6 +93,11 @@ class Speech:
     @property
     def seconds(self) -> float:
         return len(self.wave) / self.sample_rate
+
+
+def _visible(sign: str) -> str:
+    """The sign, or its number where a terminal shows nothing or takes it for an order."""
+    return sign if sign.isprintable() else f"U+{ord(sign):04X}"
 
 
 def _short(text: str) -> str:

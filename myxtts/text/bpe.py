@@ -8,7 +8,7 @@ from typing import Any
 
 from myxtts.errors import ConfigError
 from myxtts.text.languages import CODES, find_language
-from myxtts.text.normalise import normalise
+from myxtts.text.normalise import dropped, normalise
 from myxtts.text.vocabulary import FORMAT, SPECIALS, Tokenizer
 
 
@@ -58,7 +58,8 @@ class BpeTokenizer(_PieceTokenizer):
         return str(self._bpe.decode(pieces, skip_special_tokens=False))
 
     def unknown(self, text: str, language: str) -> set[str]:
-        return {sign for sign in normalise(text, language) if sign not in self._trained_on and not sign.isspace()}
+        plain = set(normalise(text, language))
+        return {sign for sign in plain if sign not in self._trained_on and not sign.isspace()} | dropped(text)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -112,7 +113,7 @@ class XttsTokenizer(_PieceTokenizer):
 
     def unknown(self, text: str, language: str) -> set[str]:
         written = self.written(text, find_language(language).code)
-        return {sign for sign in written if not sign.isspace() and sign not in self._vocabulary}
+        return {sign for sign in written if not sign.isspace() and sign not in self._vocabulary} | dropped(text)
 
     def as_json(self) -> dict[str, Any]:
         return dict(json.loads(self._definition))

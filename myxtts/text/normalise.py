@@ -29,8 +29,16 @@ _PUNCTUATION = str.maketrans(
         "[": "(", "]": ")", "{": "(", "}": ")", "【": "(", "】": ")", "〈": "(", "〉": ")", "·": " ", "•": " ",
     }
 )  # fmt: skip
-# Ligatures, Arabic presentation forms and full-width letters: other shapes of the same characters.
-_OTHER_SHAPES = re.compile("[\ufb00-\ufb06\ufb50-\ufdfb\ufdfd-\ufdff\ufe70-\ufefc\uff01-\uffee]")
+# Ligatures, Arabic presentation forms, full-width, circled and mathematical letters, Roman numerals and degrees: other
+# shapes of the same characters.
+_OTHER_SHAPES = re.compile(
+    "[\u2103\u2109\u2160-\u217f\u249c-\u24e9\ufb00-\ufb06\ufb50-\ufdfb\ufdfd-\ufdff\ufe70-\ufefc\uff01-\uffee"
+    "\U0001d400-\U0001d7ff]"
+)
+# Each of these is a number of its own, also beside another one.
+_CIRCLED_NUMBERS = re.compile("[\u2460-\u249b\u24ea]")
+_FRACTION_SIGNS = re.compile("[\u00bc-\u00be\u2150-\u215e\u2189]")
+_DROPPED = ("Cc", "Cs", "Co", "Cn")
 _SPACES = re.compile(r"\s+")
 _SPACE_BEFORE_MARK = re.compile(r"\s+(?=[,;:.!?)](?:[\s,;:.!?)\"']|$))")
 
@@ -39,6 +47,7 @@ _GROUPED = {
     ",": re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?!\d|\.\d)"),
 }
 _SIGN = re.escape("".join(tables.CURRENCY_CODES))
+_FRACTION = re.compile(r"(?:(?<!\d)(\d+)\s+)?(?<!\d)(\d{1,4})\u2044(\d{1,4})(?!\d)")
 _ISO_DATE = re.compile(r"(?<![\d/-])(?<!\d\.)(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?![\d/-])")
 _LOCAL_DATE = re.compile(r"(?<![\d/-])(?<!\d\.)(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\d/-])")
 _TIME = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])")
@@ -58,6 +67,11 @@ def normalise(text: str, language: str) -> str:
     return text
 
 
+def dropped(text: str) -> set[str]:
+    """Characters that `normalise` leaves out though they may mean something: private, unassigned and control ones."""
+    return {sign for sign in set(text) if unicodedata.category(sign) in _DROPPED and not sign.isspace()}
+
+
 def _one_pass(text: str, language: Language) -> str:
     text = _one_form(text, language)
     if language.code == "fa":
@@ -73,10 +87,17 @@ def _one_pass(text: str, language: Language) -> str:
 def _one_form(text: str, language: Language) -> str:
     text = unicodedata.normalize("NFC", text)
     text = _OTHER_SHAPES.sub(lambda match: unicodedata.normalize("NFKC", match.group()), text)
+    text = _CIRCLED_NUMBERS.sub(_number_apart, text)
+    if language.code in numbers.FRACTION_LANGUAGES:
+        text = _FRACTION_SIGNS.sub(_number_apart, text)
     text = "".join(_plain_character(sign) for sign in text)
     if language.code == "tr":
         text = text.replace("İ", "i").replace("I", "ı")
     return text.translate(_PUNCTUATION).lower()
+
+
+def _number_apart(match: re.Match[str]) -> str:
+    return f" {unicodedata.normalize('NFKC', match.group())} "
 
 
 @lru_cache(maxsize=8192)
@@ -87,7 +108,7 @@ def _plain_character(sign: str) -> str:
         return str(unicodedata.digit(sign))
     if category in ("Zs", "Zl", "Zp") or sign in "\t\n\r\v\f":
         return " "
-    if category in ("Cc", "Cs", "Cf", "Co", "Cn") and sign != ZWNJ:
+    if (category in _DROPPED or category == "Cf") and sign != ZWNJ:
         return ""
     return sign
 
@@ -120,6 +141,8 @@ def _expand_symbols(text: str, code: str) -> str:
 
 def _expand_numbers(text: str, language: Language) -> str:
     code = language.code
+    if code in numbers.FRACTION_LANGUAGES:
+        text = _FRACTION.sub(lambda m: _fraction(m[1], int(m[2]), int(m[3]), code), text)
     text = _ISO_DATE.sub(lambda m: _date(m, int(m[1]), int(m[3]), int(m[4]), code), text)
     text = _LOCAL_DATE.sub(lambda m: _local_date(m, language), text)
     text = _TIME.sub(lambda m: _time(int(m[1]), int(m[2]), code), text)
@@ -147,6 +170,11 @@ def _expand_numbers(text: str, language: Language) -> str:
 def _glued(words: str, code: str) -> str:
     """Number words set into a text: Chinese and Japanese write no spaces."""
     return words.replace(" ", "") if code in ("zh-cn", "ja") else f" {words} "
+
+
+def _fraction(whole: str | None, numerator: int, denominator: int, code: str) -> str:
+    words = numbers.fraction(numerator, denominator, code)
+    return f" {whole} {numbers.AND[code]} {words} " if whole else f" {words} "
 
 
 def _local_date(match: re.Match[str], language: Language) -> str:

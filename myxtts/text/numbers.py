@@ -27,6 +27,11 @@ POINT = {
     "ko": "점", "ja": "点", "hi": "दशमलव", "fa": "ممیز",
 }  # fmt: skip
 
+AND = {"en": "and", "fa": "و"}
+"""Between a number and its fraction."""
+FRACTION_LANGUAGES = frozenset(AND)
+
+_ENGLISH_PARTS = {1: ("whole", "wholes"), 2: ("half", "halves"), 4: ("quarter", "quarters")}
 _HAN_DIGITS = "零一二三四五六七八九"
 _HINDI_BELOW_100 = (
     "शून्य", "एक", "दो", "तीन", "चार", "पाँच", "छह", "सात", "आठ", "नौ", "दस", "ग्यारह", "बारह", "तेरह", "चौदह",
@@ -123,6 +128,17 @@ def decimal(whole: str, fraction: str, language: str) -> str:
     """A decimal number from its two digit strings: the whole part as a number, the fraction digit by digit."""
     code = find_language(language).code
     return " ".join((integer(whole, code), POINT[code], digits(fraction, code)))
+
+
+def fraction(numerator: int, denominator: int, language: str) -> str:
+    """A fraction in words, in one of the `FRACTION_LANGUAGES`."""
+    code = find_language(language).code
+    if code == "fa":
+        return (
+            "نیم" if (numerator, denominator) == (1, 2) else f"{cardinal(numerator, code)} {ordinal(denominator, code)}"
+        )
+    one, many = _ENGLISH_PARTS.get(denominator) or (ordinal(denominator, code), f"{ordinal(denominator, code)}s")
+    return f"{cardinal(numerator, code)} {one if numerator == 1 else many}"
 
 
 def integer(text: str, language: str) -> str:

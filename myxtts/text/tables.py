@@ -8,7 +8,11 @@ knows only words.
 from __future__ import annotations
 
 SYMBOLS: dict[str, dict[str, str]] = {
-    "en": {"&": "and", "@": "at", "%": "percent", "#": "number", "°": "degrees", "+": "plus", "=": "equals"},
+    "en": {
+        "&": "and", "@": "at", "%": "percent", "#": "number", "°": "degrees", "+": "plus", "=": "equals",
+        "<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to",
+        "≠": "not equal to", "×": "times", "÷": "divided by", "±": "plus or minus",
+    },
     "es": {"&": "y", "@": "arroba", "%": "por ciento", "#": "número", "°": "grados", "+": "más", "=": "igual a"},
     "fr": {"&": "et", "@": "arobase", "%": "pour cent", "#": "numéro", "°": "degrés", "+": "plus", "=": "égale"},
     "de": {"&": "und", "@": "at", "%": "prozent", "#": "nummer", "°": "grad", "+": "plus", "=": "gleich"},
@@ -42,8 +46,12 @@ SYMBOLS: dict[str, dict[str, str]] = {
     "ko": {"&": "그리고", "@": "골뱅이", "%": "퍼센트", "#": "번호", "°": "도", "+": "더하기", "=": "는"},
     "ja": {"&": "と", "@": "アット", "%": "パーセント", "#": "番号", "°": "度", "+": "足す", "=": "イコール"},
     "hi": {"&": "और", "@": "ऐट", "%": "प्रतिशत", "#": "संख्या", "°": "डिग्री", "+": "जमा", "=": "बराबर"},
-    "fa": {"&": "و", "@": "ات", "%": "درصد", "٪": "درصد", "#": "شماره", "°": "درجه", "+": "به‌علاوه", "=": "مساوی"},
-}
+    "fa": {
+        "&": "و", "@": "ات", "%": "درصد", "٪": "درصد", "#": "شماره", "°": "درجه", "+": "به‌علاوه", "=": "مساوی",
+        "<": "کوچک‌تر از", ">": "بزرگ‌تر از", "≤": "کوچک‌تر یا مساوی", "≥": "بزرگ‌تر یا مساوی",
+        "≠": "نامساوی", "×": "ضربدر", "÷": "تقسیم بر", "±": "مثبت یا منفی",
+    },
+}  # fmt: skip
 
 PERCENT_FIRST = frozenset({"tr", "zh-cn"})
 """Languages that say the word for percent before the number."""
@@ -109,6 +117,15 @@ CURRENCY_CODES = {
     "₹": "INR",
     "₩": "KRW",
     "﷼": "IRR",
+    "؋": "AFN",
+    "₪": "ILS",
+    "₫": "VND",
+    "₴": "UAH",
+    "₦": "NGN",
+    "₱": "PHP",
+    "₸": "KZT",
+    "₾": "GEL",
+    "฿": "THB",
 }
 CURRENCIES: dict[str, dict[str, tuple[str, str]]] = {
     "en": {"$": ("dollar", "dollars"), "€": ("euro", "euros"), "£": ("pound", "pounds")},

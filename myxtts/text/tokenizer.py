@@ -3,7 +3,8 @@
 In our vocabularies the ids 0 to 3 are padding, unknown, start and stop, then comes one token for each language; XTTS's
 `vocab.json` keeps its own ids. `encode` normalises, puts the language token first and fails on no text: characters
 fall back to their UTF-8 bytes, byte-pair pieces are made of bytes, phonemes that the vocabulary lacks become the
-unknown token and are named by `unknown`. A tokenizer never changes after it was made, and is one JSON file on disk.
+unknown token. `unknown` names those, and every sign of the text that is not spoken. A tokenizer never changes after it
+was made, and is one JSON file on disk.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any
 from myxtts.errors import ConfigError
 from myxtts.text.bpe import BpeTokenizer, XttsTokenizer, train_bpe
 from myxtts.text.languages import CODES, find_language
-from myxtts.text.normalise import normalise
-from myxtts.text.phonemes import PUNCTUATION, phonemes, phonemes_of_many, unspeakable
+from myxtts.text.normalise import dropped, normalise
+from myxtts.text.phonemes import PUNCTUATION, phonemes, phonemes_of_many, unspoken
 from myxtts.text.vocabulary import FORMAT, SPECIALS, UNKNOWN, Frontend, Tokenizer
 
 __all__ = [
@@ -106,7 +107,8 @@ class PhonemeTokenizer(_SymbolTokenizer):
 
     def unknown(self, text: str, language: str) -> set[str]:
         plain = normalise(text, language)
-        return {sign for sign in phonemes(plain, language) if sign not in self._id_of} | unspeakable(plain)
+        without_token = {sign for sign in phonemes(plain, language) if sign not in self._id_of}
+        return without_token | unspoken(plain, language) | dropped(text)
 
 
 class CharacterTokenizer(_SymbolTokenizer):
@@ -136,7 +138,7 @@ class CharacterTokenizer(_SymbolTokenizer):
         return buffer.decode(errors="replace")
 
     def unknown(self, text: str, language: str) -> set[str]:
-        return {sign for sign in normalise(text, language) if sign not in self._id_of}
+        return {sign for sign in normalise(text, language) if sign not in self._id_of} | dropped(text)
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:

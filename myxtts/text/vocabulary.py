@@ -43,7 +43,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def unknown(self, text: str, language: str) -> set[str]:
-        """Characters (phonemes: IPA signs, and pictures that no voice reads) that have no token of their own."""
+        """Characters (phonemes: IPA signs, and signs that no voice reads) that have no token of their own."""
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:

@@ -21,6 +21,11 @@ READINGS = [
     ("en", "call 0049", "call zero zero four nine"),
     ("en", "$1 & €2", "one dollar and two euros"),
     ("en", "AT&T @ noon — “yes”…", 'at and t at noon - "yes"...'),
+    ("en", "3>2 and 2 ≤ 3 ≠ 5", "three greater than two and two less than or equal to three not equal to five"),
+    ("en", "⅞ inch, 2½ cups, 3⁄16", "seven eighths inch, two and one half cups, three sixteenths"),
+    ("en", "steps ①② and ⒑", "steps one two and ten."),
+    ("en", "₪50 or 1 ₴", "fifty israeli new shekels or one ukrainian hryvnia"),
+    ("en", "𝐇𝐞𝐥𝐥𝐨 at 5 ℃", "hello at five degrees c"),
     ("es", "El 1º día costó 12,5 €", "el primero día costó doce coma cinco euros"),
     ("fr", "Mme Moreau a 80 ans", "madame moreau a quatre-vingts ans"),
     ("de", "z.B. 1.234 Euro am 3. Mai", "zum beispiel eintausendzweihundertvierunddreißig euro am dritte mai"),
@@ -61,6 +66,8 @@ PERSIAN = [
     ("نفر ۳ام", "نفر سوم"),
     ("یک hello ۲", "یک hello دو"),
     ("ﺳﻼم", "سلام"),
+    ("۵ ≥ ۳ < ۴", f"پنج بزرگ{ZWNJ}تر یا مساوی سه کوچک{ZWNJ}تر از چهار"),
+    ("۱½ و ¾", "یک و نیم و سه چهارم"),
 ]
 
 
@@ -74,7 +81,7 @@ MIXED = st.text(
         st.characters(),
         st.sampled_from(list("0123456789.,:/-%$€£°#@&[](){} \u200c\u200d'\"…—")),
         st.sampled_from(list("یيكکآۀهٔ،؛؟۱۲۳٤٥٪٫٬ـً")),
-        st.sampled_from(list("aeİIßǅﬁ½²ºª年月日")),
+        st.sampled_from(list("aeİIßǅﬁ½⅞⁄①⒑²ºª年月日<≥₪℃")),
     ),
     max_size=40,
 )

@@ -145,9 +145,9 @@ def test_the_report_names_what_the_guards_did_and_what_was_not_spoken() -> None:
         PieceReport(text="Fine.", seconds=1.0, attempts=1),
         PieceReport(text="Looping.", seconds=1.0, attempts=3, fault="loop", cut_seconds=2.0, note="loop: cut"),
     ]
-    report.unspoken = ("☃",)
+    report.unspoken = ("\x1b", "☃", "\ue000")
 
-    assert report.lines() == ["Looping.: loop: cut", "not spoken, for want of a token: ☃"]
+    assert report.lines() == ["Looping.: loop: cut", "not spoken: U+001B ☃ U+E000"]
     assert [piece.text for piece in report.faults] == ["Looping."]
     assert report.real_time_factor == 0.5
     assert SpeechReport().real_time_factor is None

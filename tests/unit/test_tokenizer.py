@@ -17,6 +17,7 @@ from myxtts.text.languages import CODES
 from myxtts.text.normalise import normalise
 from myxtts.text.phonemes import phonemes, phonemes_of_many
 from myxtts.text.tokenizer import FRONTENDS, Tokenizer, load_tokenizer, tokenizer_from_json, train_tokenizer
+from tests.awkward_texts import AWKWARD, UNSPOKEN
 
 PAIRS = [
     ("Hello, world! It costs $5.", "en"),
@@ -101,6 +102,20 @@ def test_characters_outside_the_corpus_are_reported() -> None:
     assert TOKENIZERS["characters"].unknown("naïve 日", "en") == {"ï", "日"}
     assert TOKENIZERS["phonemes"].unknown("fine 😀", "en") == {"😀"}
     assert TOKENIZERS["bpe"].unknown("naïve 日", "en") == {"ï", "日"}
+
+
+@pytest.mark.parametrize(("text", "language"), AWKWARD, ids=lambda value: repr(value)[:24])
+def test_every_sign_is_spoken_or_named(text: str, language: str) -> None:
+    named = train_tokenizer("phonemes", []).unknown(text, language)
+
+    assert named & set(text) == set(UNSPOKEN.get((text, language), ""))
+
+
+def test_every_front_end_names_what_normalising_drops(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    xtts = load_tokenizer(xtts_like_vocabulary(tmp_path))
+
+    for one in (tokenizer, xtts):
+        assert {"\ue000", "\U0001fae9"} <= one.unknown("the \ue000 quick \U0001fae9 fox", "en")
 
 
 def test_a_phoneme_vocabulary_from_no_text_reads_common_english_and_persian() -> None:
