@@ -149,19 +149,43 @@ def _refuse_outputs(options: SynthOptions, count: int) -> None:
         check_timings_name(options.timings)
     if options.save_voice is not None:
         check_latents_name(options.save_voice)
-    named = [path for path in (None if options.stream else options.out, options.timings, options.report) if path]
-    for folder in {path.parent for path in named}:
+    _refuse_paths(_written(options, count))
+
+
+def _written(options: SynthOptions, count: int) -> list[tuple[str, Path]]:
+    """Every file that will be written, with the flag that names it."""
+    of_each = {
+        "--out": None if options.stream else options.out,
+        "--timings": options.timings,
+        "--report": options.report,
+    }
+    written = [
+        (flag, numbered(path, number, count))
+        for flag, path in of_each.items()
+        if path is not None
+        for number in range(1, count + 1)
+    ]
+    return written if options.save_voice is None else [*written, ("--save-voice", options.save_voice)]
+
+
+def _refuse_paths(written: list[tuple[str, Path]]) -> None:
+    for folder in {path.parent for flag, path in written if flag != "--save-voice"}:
         if not folder.is_dir():
             raise SynthesisError(f"folder {folder} is not there", hint="make it first, or choose another one")
-    written = [numbered(path, number, count) for path in named for number in range(1, count + 1)]
-    for path in [*written, options.save_voice]:
-        if path is not None and path.is_dir():
+    taken: dict[Path, str] = {}
+    for flag, path in written:
+        if path.is_dir():
             raise SynthesisError(f"{path} is a folder", hint="name a file to write, which may be one inside of it")
+        other = taken.setdefault(path.resolve(), flag)
+        if other != flag:
+            raise SynthesisError(f"{other} and {flag} would both write {path}", hint="give each a name of its own")
 
 
 def read_texts(given: tuple[str, ...], file: Path | None, *, flag: str = "--text-file") -> list[str]:
     """Texts of the command line, of standard input for `-`, and the lines of the file that `flag` names."""
-    texts = [_standard_input().strip() if text == "-" else text for text in given]
+    texts = [
+        _standard_input().strip() if text == "-" else _argument(number, text) for number, text in enumerate(given, 1)
+    ]
     if file is not None:
         content = _standard_input() if str(file) == "-" else _decoded(f"{flag} {file}", file.read_bytes)
         texts += [line for line in content.splitlines() if line.strip()]
@@ -170,6 +194,15 @@ def read_texts(given: tuple[str, ...], file: Path | None, *, flag: str = "--text
         hint = usage if file is None else f"write one text a line into {file}"
         raise SynthesisError("there is no text to speak", hint=hint)
     return texts
+
+
+def _argument(number: int, text: str) -> str:
+    # Python keeps bytes of the command line that are no text as lone surrogates, which no file takes.
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise SynthesisError(f"text {number} is not UTF-8 text: {error}", hint="type or paste it as UTF-8") from error
+    return text
 
 
 def _standard_input() -> str:

@@ -22,6 +22,7 @@ from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
 from myxtts.files import replacing, writing
 from myxtts.synthesis.joining import trim_silence
+from myxtts.text.languages import find_language
 
 SPEAKERS_FILE = "speakers.safetensors"
 LATENTS_SUFFIX = ".safetensors"
@@ -144,7 +145,8 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
             "no reference was given and this voice brings no speakers",
             hint="give --reference CLIP: 3 to 10 seconds of the voice to speak in",
         )
-    return next((one for one in speakers.values() if one.language == language), next(iter(speakers.values())))
+    code = find_language(language).code
+    return next((one for one in speakers.values() if one.language == code), next(iter(speakers.values())))
 
 
 def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -83,6 +84,31 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_spoken(
         refuse_early(SynthOptions(voice=Path("nowhere"), **given), ["Hello."] * count)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("options", "count", "flags"),
+    [
+        ({"timings": "a.json", "report": "a.json"}, 1, "--timings and --report"),
+        ({"timings": "a.json", "report": "x/../a.json"}, 2, "--timings and --report"),
+        ({"report": "speech.wav"}, 1, "--out and --report"),
+        ({"report": "a.safetensors", "save_voice": "a-001.safetensors"}, 2, "--report and --save-voice"),
+    ],
+)
+def test_two_outputs_of_one_name_are_refused(
+    tmp_path: Path, options: dict[str, str], count: int, flags: str
+) -> None:
+    (tmp_path / "x").mkdir()
+    given: Any = {flag: tmp_path / name for flag, name in {"out": "speech.wav", **options}.items()}
+
+    with pytest.raises(SynthesisError, match=f"{flags} would both write"):
+        refuse_early(SynthOptions(voice=Path("nowhere"), **given), ["Hello."] * count)
+
+
+def test_a_stream_writes_no_out_that_could_be_in_the_way(tmp_path: Path) -> None:
+    same = tmp_path / "speech.wav"
+
+    refuse_early(SynthOptions(voice=Path("nowhere"), stream=True, out=same, report=same), ["Hello."])
+
+
 def test_a_stream_without_standard_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
 
@@ -131,6 +157,8 @@ def test_texts_are_utf_8_with_or_without_a_mark_and_other_bytes_are_refused(
         read_texts((), tmp_path / "other.txt", flag="--texts")
     with pytest.raises(SynthesisError, match="standard input is not UTF-8"):
         read_texts(("-",), None)
+    with pytest.raises(SynthesisError, match="text 2 is not UTF-8"):
+        read_texts(("fine", os.fsdecode(b"h\xe9llo")), None)
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(SynthesisError, match="standard input is closed"):
         read_texts(("-",), None)

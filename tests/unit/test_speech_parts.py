@@ -183,7 +183,7 @@ def test_speakers_are_kept_in_order_and_chosen_by_name_or_language(tmp_path: Pat
     speakers = load_speakers(tmp_path)
 
     assert list(speakers) == ["zoe", "a/b"]
-    assert choose_speaker(speakers, None, "en").name == "a/b"
+    assert [choose_speaker(speakers, None, code).name for code in ("en", "EN", "en-US")] == ["a/b"] * 3
     assert choose_speaker(speakers, None, "de").name == "zoe"
     with pytest.raises(SynthesisError, match="no speaker 'joe'"):
         choose_speaker(speakers, "joe", "en")
