@@ -80,14 +80,14 @@ class SampleMaker:
         if self._synthesizer is None or self._synthesizer.voice.names != tuple(parts):
             voice = self._voice(tuple(parts), alignment_heads)
             self._synthesizer = Synthesizer(voice, device=self._trainer.model_device)
+        # The weights have changed since the last sample: its latents are of an older model.
+        self._synthesizer.forget_references()
         speech = self._synthesizer.speak(
             clip.text,
-            # The weights change, so latents are made anew: a saved reference would be of an older model.
             reference=[self._reference(clip)],
             language=clip.language,
             guards=quick_guards(),
         )
-        self._synthesizer.forget_references()
         return speech.wave, speech.sample_rate
 
     def _reference(self, clip: ClipRecord) -> np.ndarray:

@@ -1,0 +1,44 @@
+"""Samples while training: each is of the weights as they are, also after one that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.processes import run_script
+from tests.small_model import SIZES
+
+SCRIPT = """
+from pathlib import Path
+import numpy as np
+from myxtts.config.config import XTTSConfig
+from myxtts.data.records import ClipRecord
+from myxtts.monitoring.events import EventLog
+from myxtts.text.tokenizer import train_tokenizer
+from myxtts.training.samples import SampleMaker
+from myxtts.training.trainer import XTTSTrainer
+
+folder = Path({folder!r})
+tokenizer = train_tokenizer("phonemes", [])
+trainer = XTTSTrainer(XTTSConfig(model_size="tiny", text_vocab=tokenizer.size, **{sizes}))
+wave = np.random.default_rng(0).integers(-4000, 4000, 44100).astype(np.int16)
+clip = ClipRecord(wave, np.array([4], np.int32), "a", "?!", "anna", "en")
+maker = SampleMaker(trainer, [clip], [], tokenizer, folder / "samples", EventLog(folder / "events.jsonl"), None)
+parts = ["dvae", "conditioning", "gpt"]
+
+maker.make("gpt", 1, parts)
+heard = maker._synthesizer.latents([maker._reference(clip)])
+for weight in trainer.model.conditioning.trainable_variables:
+    weight.assign(weight + 0.1)
+maker.make("gpt", 2, parts)
+heard_anew = maker._synthesizer.latents([maker._reference(clip)])
+
+assert not (folder / "samples").exists()
+assert not np.allclose(heard.latents_LD, heard_anew.latents_LD)
+print("anew")
+"""
+
+
+def test_a_sample_that_failed_leaves_nothing_of_older_weights_behind(tmp_path: Path) -> None:
+    script = SCRIPT.format(folder=str(tmp_path), sizes=SIZES)
+
+    assert run_script(script).strip().endswith("anew")
