@@ -13,8 +13,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
@@ -171,19 +174,43 @@ def _train(options: DemoOptions, corpus: Path, run: Path) -> bool:
         print("Training was finished before.")
         return True
     # A process of its own: devices are configured once per process, and speaking wants them otherwise.
-    child = subprocess.Popen([sys.executable, "-m", "myxtts", *arguments])
-    try:
-        code = child.wait(timeout=options.minutes * 60)
-    except subprocess.TimeoutExpired:
-        print(f"{options.minutes:g} minutes are over: training saves and stops")
-        code = _stop(child)
-    except KeyboardInterrupt:
-        # Ctrl-C reached the child too, which saves; a second one ends both.
-        child.wait()
-        raise
+    code = run_training([sys.executable, "-m", "myxtts", *arguments], options.minutes)
     if code != 0:
         raise TrainingError(f"training ended with code {code}", hint="its own message stands above")
     return is_finished(run)
+
+
+def run_training(command: list[str], minutes: float) -> int:
+    """The exit code of a process that is told to save and to stop when the time is over, or when we are to end."""
+    with _ended_by_sigterm():
+        child = subprocess.Popen(command)
+        try:
+            return child.wait(timeout=minutes * 60)
+        except subprocess.TimeoutExpired:
+            print(f"{minutes:g} minutes are over: training saves and stops")
+            return _stop(child)
+        except KeyboardInterrupt:
+            # Ctrl-C reached the child too, which saves; a second one ends both.
+            child.wait()
+            raise
+        except SystemExit:
+            print("Terminated: training saves and stops. Run the same command again: it continues.", flush=True)
+            _stop(child)
+            raise
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Within, SIGTERM raises SystemExit: left alone, it would end this process at once and leave its child behind."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> int:

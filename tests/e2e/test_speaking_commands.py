@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
 from myxtts.cli.synth import SynthOptions, numbered, read_texts, refuse_early
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError
-from tests.processes import myxtts, run_script
+from tests.processes import ROOT, myxtts, run_script
 
 WRONG_WITHOUT_TENSORFLOW = """
 import sys
@@ -93,9 +95,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_spoken(
         ({"report": "a.safetensors", "save_voice": "a-001.safetensors"}, 2, "--report and --save-voice"),
     ],
 )
-def test_two_outputs_of_one_name_are_refused(
-    tmp_path: Path, options: dict[str, str], count: int, flags: str
-) -> None:
+def test_two_outputs_of_one_name_are_refused(tmp_path: Path, options: dict[str, str], count: int, flags: str) -> None:
     (tmp_path / "x").mkdir()
     given: Any = {flag: tmp_path / name for flag, name in {"out": "speech.wav", **options}.items()}
 
@@ -172,6 +172,38 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
     assert myxtts(*command, "--dry-run").returncode == 0
     with pytest.raises(ConfigError, match="--minutes"):
         DemoOptions(minutes=0.0)
+
+
+DEMO_THAT_WAITS = """
+import sys
+from myxtts.cli.demo import run_training
+run_training([sys.executable, "-c", sys.argv[1]], 1.0)
+"""
+CHILD_THAT_SAVES = """
+import pathlib, signal, sys, time
+def save(*_):
+    pathlib.Path({saved!r}).write_text("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_demo_that_is_terminated_lets_its_training_save_and_fails(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    child = CHILD_THAT_SAVES.format(saved=str(saved))
+    demo = subprocess.Popen([sys.executable, "-c", DEMO_THAT_WAITS, child], stdout=subprocess.PIPE, cwd=ROOT)
+    assert demo.stdout is not None
+    assert demo.stdout.readline() == b"ready\n"
+
+    demo.send_signal(signal.SIGTERM)
+    # Their output is at its end once both are gone.
+    said, _ = demo.communicate(timeout=30)
+
+    assert saved.is_file()
+    assert demo.returncode == 128 + signal.SIGTERM
+    assert b"training saves and stops" in said
 
 
 def test_a_quick_demo_has_a_folder_of_its_own() -> None:
