@@ -9,6 +9,9 @@ from myxtts.config.checks import at_least, in_range
 from myxtts.config.presets import FROM_PRESET, MODEL_SIZES, fill_from
 from myxtts.errors import ConfigError
 
+FRAMES_PER_CODE = 4
+"""Mel frames of one audio code: the DVAE halves their rate twice."""
+
 _COUNTS = (
     "text_vocab",
     "audio_codes",

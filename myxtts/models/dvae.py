@@ -14,14 +14,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from myxtts.config.model import ModelConfig
+from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.models.codebook import Codebook
 
 MEL_CHANNELS = 80
-FRAMES_PER_CODE = 4
 RESIDUAL_BLOCKS = 3
-MSE_WEIGHT = 0.5
-COMMITMENT_WEIGHT = 0.25
 
 
 class ResidualBlock(keras.layers.Layer):  # type: ignore[misc]
@@ -157,7 +154,7 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
     def training_losses(
         self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, *, bypass: tf.Tensor | bool
     ) -> dict[str, tf.Tensor]:
-        """`loss` and its parts, the log mel that was `made`, and `latents` and `codes` for `update_codebook`.
+        """The losses `l1`, `mse` and `commitment`, the log mel `made`, and `latents` and `codes` for `update_codebook`.
 
         With `bypass` (a bool, or a scalar tensor so that one trace serves both phases) the decoder sees the
         latents themselves: the codebook is useless until the latents mean something.
@@ -177,9 +174,7 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         commitment_BN1 = tf.reduce_mean((latents_BNC - tf.stop_gradient(nearest_BNC)) ** 2, axis=-1, keepdims=True)
         code_mask_BN1 = _mask(latents_BNC, code_lengths_B)
         commitment = tf.reduce_sum(commitment_BN1 * code_mask_BN1) / tf.reduce_sum(code_mask_BN1)
-        commitment_weight = tf.where(bypass, 0.0, COMMITMENT_WEIGHT)
         return {
-            "loss": l1 + MSE_WEIGHT * mse + commitment_weight * commitment,
             "l1": l1,
             "mse": mse,
             "commitment": commitment,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSpectrogram
-from myxtts.models.dvae import DVAE, FRAMES_PER_CODE
+from myxtts.config.model import FRAMES_PER_CODE
+from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import (
     HOP_SAMPLES,
     OUTPUT_SAMPLE_RATE,

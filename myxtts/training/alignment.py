@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import frame_count
 from myxtts.config.data import DataConfig
+from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.files import replacing, writing
@@ -38,7 +39,6 @@ _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
-FRAMES_PER_CODE = 4
 
 Progress = Callable[[str, int, int], None]
 """Told what goes on, how much is done and how much there is."""

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from myxtts.audio.mel import HOP, SAMPLE_RATE
+from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.data.batching import BatchSource
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
-from myxtts.training.alignment import FRAMES_PER_CODE, Alignments, codes_of
+from myxtts.training.alignment import Alignments, codes_of
 
 
 class DrawnBatches:

@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
+from myxtts.errors import TrainingError
 from myxtts.models.codebook import RECENT_UPDATES, Codebook
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
+from myxtts.training.steps.codec import BYPASS_STEPS, COLLAPSE_CHECK_STEP, CodecStage
 from tests.processes import run_script
 
 
@@ -26,21 +28,23 @@ def test_one_clip_is_learnt_through_its_codes() -> None:
     dvae.build()
     mel_BTM, lengths_B = clip_mel(), np.array([64], np.int32)
     dvae.set_mel_stats(*measure_mel_stats(mel_BTM, lengths_B))
+    stage = CodecStage(dvae)
+    batch = {"mel": mel_BTM, "mel_lengths": lengths_B}
     optimizer = keras.optimizers.Adam(3e-3)
     optimizer.build(dvae.trainable_variables)
 
     @tf.function(autograph=False)
-    def step(bypass: tf.Tensor) -> tf.Tensor:
+    def train(step: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            losses = dvae.training_losses(mel_BTM, lengths_B, bypass=bypass)
-        gradients = tape.gradient(losses["loss"], dvae.trainable_variables)
+            terms, _, aftermath = stage.objective(batch, seed=tf.constant([0, 0]), step=step)
+            loss = tf.add_n([term.weight * term.mean for term in terms.values()])
+        gradients = tape.gradient(loss, dvae.trainable_variables)
         optimizer.apply_gradients(zip(gradients, dvae.trainable_variables, strict=True))
-        dvae.update_codebook(losses["latents"], losses["codes"], lengths_B, bypass=bypass)
-        return losses["l1"]
+        stage.after_update(batch, aftermath, step=step)
+        return terms["l1"].mean
 
-    first = float(step(tf.constant(True)))
-    for number in range(400):
-        step(tf.constant(number < 60))
+    # The codebook is bypassed for 60 steps.
+    first, *_ = [float(train(tf.constant(step))) for step in range(BYPASS_STEPS - 60, BYPASS_STEPS + 340)]
 
     error = np.abs(dvae(mel_BTM, lengths_B) - mel_BTM).mean() / float(tf.reduce_mean(dvae.mel_scale_M))
     assert error < 0.1 * first
@@ -138,6 +142,28 @@ def test_a_collapsed_codebook_shows_in_its_usage() -> None:
         codebook.update(latents_BNC, codes_BN, tf.ones([1, 8], tf.bool), tf.constant(False))
 
     assert codebook.usage() == 1 / 64
+
+
+def stage_after_one_update(codes: list[int]) -> CodecStage:
+    dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=64))
+    dvae.build()
+    stage = CodecStage(dvae)
+    aftermath = {"latents": np.zeros((1, 8, 4), np.float32), "codes": np.array([codes], np.int32)}
+    stage.after_update({"mel_lengths": np.array([32], np.int32)}, aftermath, step=tf.constant(BYPASS_STEPS))
+    return stage
+
+
+def test_training_through_one_code_ends_with_its_reason() -> None:
+    stage = stage_after_one_update([5] * 8)
+
+    stage.check(COLLAPSE_CHECK_STEP - 1)
+    with pytest.raises(TrainingError, match=r"codebook has collapsed: 2% of its codes .* step 400") as caught:
+        stage.check(COLLAPSE_CHECK_STEP)
+    assert "--learning-rate" in caught.value.hint
+
+
+def test_training_through_several_codes_goes_on() -> None:
+    stage_after_one_update(list(range(8))).check(COLLAPSE_CHECK_STEP)
 
 
 def test_padding_neither_moves_nor_counts() -> None:

@@ -11,10 +11,12 @@ import tensorflow as tf
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
-from myxtts.models.dvae import COMMITMENT_WEIGHT, DVAE, MSE_WEIGHT, code_lengths, measure_mel_stats
+from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 SEGMENT_FRAMES = 64
+MSE_WEIGHT = 0.5
+COMMITMENT_WEIGHT = 0.25
 BYPASS_STEPS = 150
 """Steps in which the decoder sees the latents themselves: a codebook is useless until the latents mean something."""
 COLLAPSE_CHECK_STEP = 400

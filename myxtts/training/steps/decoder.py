@@ -19,6 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
+from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import (
@@ -29,7 +30,7 @@ from myxtts.models.discriminators import (
     discriminator_loss,
     feature_loss,
 )
-from myxtts.models.dvae import DVAE, FRAMES_PER_CODE, code_lengths
+from myxtts.models.dvae import DVAE, code_lengths
 from myxtts.models.gpt import GPT
 from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN, samples_of
 from myxtts.models.reference_mel import reference_mel
