@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.models.ctc_paths import edit_distance
+from myxtts.text.languages import find_language
 from myxtts.text.normalise import normalise
+from myxtts.text.persian import ZWNJ
 from myxtts.text.phonemes import phonemes
 
 Vector = NDArray[np.float32]
@@ -33,10 +35,23 @@ class ErrorCount:
 
 
 def spoken_words(text: str, language: str) -> list[str]:
-    """The words of a text as they are said: digits as words, no punctuation, one case."""
-    plain = normalise(text, language).replace("\u200c", " ")
-    kept = "".join(sign if sign.isalnum() or sign == "'" else " " for sign in plain)
+    """The words of a text as they are said: digits as words, no punctuation, one case.
+
+    Marks belong to their letter: Hindi writes its vowels with them. Arabic and Persian may write theirs or not, so that
+    there they are left out.
+    """
+    plain = normalise(text, language)
+    if find_language(language).script == "arabic":
+        plain = "".join(sign for sign in plain.replace(ZWNJ, " ") if not _is_mark(sign))
+    kept = ""
+    for sign in plain.replace(ZWNJ, ""):
+        # A mark on something that is no letter is part of a picture: a red heart is a heart and a mark.
+        kept += sign if sign.isalnum() or sign == "'" or (_is_mark(sign) and kept[-1:].strip()) else " "
     return [word.strip("'") for word in kept.split() if word.strip("'")]
+
+
+def _is_mark(sign: str) -> bool:
+    return unicodedata.category(sign).startswith("M")
 
 
 def word_errors(wanted: str, heard: str, language: str) -> ErrorCount:

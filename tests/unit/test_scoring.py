@@ -19,6 +19,7 @@ from myxtts.evaluation.scoring import (
     edit_distance,
     phone_errors,
     pooled,
+    spoken_words,
     word_errors,
 )
 
@@ -39,6 +40,22 @@ def test_digits_case_and_punctuation_are_no_errors() -> None:
 def test_words_written_apart_cost_words_but_no_letters() -> None:
     assert word_errors("a blackbird sings", "a black bird sings", "en").errors == 2
     assert character_errors("a blackbird sings", "a black bird sings", "en").errors == 0
+
+
+def test_vowel_signs_belong_to_their_word() -> None:
+    assert spoken_words("हिन्दी भाषा।", "hi") == ["हिन्दी", "भाषा"]
+    assert word_errors("हिन्दी भाषा", "हान्दू भीषे", "hi") == ErrorCount(2, 2)
+    assert spoken_words("a red \u2764\ufe0fheart\u2764\ufe0f", "en") == ["a", "red", "heart"]
+
+
+@pytest.mark.parametrize(
+    ("language", "vowelled", "plain"),
+    [("ar", "كِتَابٌ جَدِيدٌ", "كتاب جديد"), ("fa", "گُلِ سُرخ می\u200cرَوَد", "گل سرخ می رود")],
+)
+def test_vowels_that_may_be_written_or_not_are_no_errors(language: str, vowelled: str, plain: str) -> None:
+    words = len(plain.split())
+
+    assert word_errors(vowelled, plain, language) == word_errors(plain, vowelled, language) == ErrorCount(0, words)
 
 
 def test_phones_are_compared_without_stress_and_length() -> None:
