@@ -63,6 +63,10 @@ class SynthesisError(MyXTTSError):
     """A text or a reference clip cannot be turned into speech."""
 
 
+class JudgeError(MyXTTSError):
+    """A judge of an evaluation cannot judge."""
+
+
 class OutputError(MyXTTSError):
     """What was made cannot be written where it should go."""
 

@@ -28,15 +28,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--real", action="store_true", help="score real held-out clips and their codec round trip too")
     arguments = parser.parse_args()
+    from myxtts.data.prepare import prepare
     from myxtts.evaluation.phones import recogniser_of
+    from myxtts.synthesis.voice import find_voice, read_voice_config
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     started = time.process_time()
-    recogniser = recogniser_of(arguments.corpus, arguments.corpus.parent / "recogniser")
+    prepared = prepare(str(arguments.corpus), read_voice_config(find_voice(arguments.run)).data)
+    recogniser = recogniser_of(arguments.corpus, prepared, arguments.corpus.parent / "recogniser")
     voice = Voice(arguments.run, arguments.corpus)
     scores: dict[str, Any] = {"seed": arguments.seed, "ready_cpu_s": round(time.process_time() - started, 1)}
     if arguments.real:
-        scores.update(floors(voice, recogniser, arguments.corpus, arguments.out))
+        scores.update(floors(voice, recogniser, prepared, arguments))
         print(json.dumps(scores), flush=True)
     if voice.speaks:
         for language in ("en", "fa"):
@@ -131,26 +134,24 @@ def judge(voice: Voice, recogniser: Any, language: str, kind: Any, arguments: An
     }
 
 
-def floors(voice: Voice, recogniser: Any, corpus: Path, out: Path) -> dict[str, Any]:
-    from myxtts.audio.io import read_audio, write_audio
+def floors(voice: Voice, recogniser: Any, prepared: Any, arguments: Any) -> dict[str, Any]:
+    from myxtts.audio.io import write_audio
     from myxtts.audio.mel import MelSpectrogram
-    from myxtts.data.prepared import is_held_out
-    from myxtts.evaluation.phones import read_phoneme_corpus
+    from myxtts.evaluation.phones import read_ipa, spoken_clips
     from myxtts.evaluation.scoring import sounds_of
     from myxtts.models.ctc_paths import error_rate
 
-    clips = [clip for number, clip in enumerate(read_phoneme_corpus(corpus)) if is_held_out(number)]
+    clips = list(spoken_clips(prepared, prepared.split()[1], read_ipa(arguments.corpus)))
     mel = MelSpectrogram()
-    english = np.array(["-en-" in clip.path.name for clip in clips])
+    english = np.array([clip.language == "en" for clip in clips])
     wanted = [sounds_of(clip.ipa) for clip in clips]
     real, coded, used = [], [], set()
-    for clip in clips:
-        wave = read_audio(clip.path)
+    for number, (wave, _, language) in enumerate(clips):
         mel_BTM, lengths_B = mel(wave[None], np.array([len(wave)], np.int32))
         codes_BN, code_lengths_B = voice.model.dvae.encode(mel_BTM, lengths_B)
         used |= set(codes_BN.numpy()[0].tolist())
         round_trip = voice.waves(codes_BN.numpy(), code_lengths_B.numpy())[0]
-        write_audio(out / f"codec-{clip.path.name}", round_trip, 22050)
+        write_audio(arguments.out / f"codec-{language}-{number:02d}.wav", round_trip, 22050)
         real += recogniser.hear([wave])
         coded += recogniser.hear([round_trip])
 

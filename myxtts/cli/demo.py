@@ -248,13 +248,13 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(run)
     judges = find_judges()
-    if not options.quick:
-        add_phone_judge(judges, corpus, options.home / "cache", counted("phone recogniser learns, step"))
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import SOUNDS, evaluate_into
 
     prepared = prepare(str(corpus), synthesizer.voice.config.data)
+    if not options.quick:
+        add_phone_judge(judges, corpus, prepared, options.home / "cache", counted("phone recogniser learns, step"))
     items = [
         item
         for (language, kind), texts in held_out_texts().items()

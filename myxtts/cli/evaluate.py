@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
@@ -17,9 +17,6 @@ from myxtts.errors import DataError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 from myxtts.text.languages import find_language
-
-if TYPE_CHECKING:
-    from myxtts.evaluation.judges import Judges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +80,20 @@ def main(argv: list[str]) -> int:
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    judges = _judges(options)
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
+    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
     from myxtts.evaluation.run import evaluate_into
     from myxtts.models.guards import GuardConfig
 
+    judges = find_judges(options.asr)
+    counts_phones = options.phones and (options.data / "phonemes.csv").is_file()
+    if not counts_phones:
+        refuse_without_judges(judges)
     prepared = prepare(str(options.data), synthesizer.voice.config.data)
+    if counts_phones:
+        cache, learning = options.out or options.voice, counted("phone recogniser learns, step")
+        add_phone_judge(judges, options.data, prepared, cache, learning)
     if texts is not None:
         items = text_items(prepared, texts[: options.limit], find_language(options.language).code)
     else:
@@ -116,17 +120,6 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
-
-
-def _judges(options: EvaluateOptions) -> Judges:
-    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
-
-    judges = find_judges(options.asr)
-    if options.phones and (options.data / "phonemes.csv").is_file():
-        cache = options.out or options.voice
-        add_phone_judge(judges, options.data, cache, counted("phone recogniser learns, step"))
-    refuse_without_judges(judges)
-    return judges
 
 
 def refuse_early(options: EvaluateOptions) -> bool:

@@ -1,13 +1,15 @@
 """A voice judged: texts spoken beside the real clips and the codec's round trip, each heard by the same judges.
 
-`Evaluation` speaks and judges; `summarise` adds up. What failed is counted and named, never left out.
+`Evaluation` speaks and judges; `summarise` adds up. What failed is counted and named, never left out: silence is not
+the right voice, and a score that not all utterances have says how many have it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +20,22 @@ from numpy.typing import NDArray
 from myxtts.audio.io import write_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import SynthesisError
-from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.asking import Asking
+from myxtts.evaluation.judges import (
+    WITHOUT_NATURALNESS,
+    WITHOUT_PHONES,
+    WITHOUT_RECOGNISER,
+    WITHOUT_SPEAKER,
+    Judges,
+    Recogniser,
+    SpeakerJudge,
+)
 from myxtts.evaluation.scoring import (
     ErrorCount,
     Vector,
     character_errors,
     cosine,
+    known,
     mean,
     phone_errors,
     pooled,
@@ -72,13 +84,15 @@ class Row:
     other_similarity: float | None = None
     """Cosine to the reference of the most similar other speaker; None with fewer than two."""
     right_speaker: bool | None = None
-    """No other speaker is more similar; None with fewer than two."""
+    """No other speaker is more similar; None with fewer than two. Nobody's voice is heard where nothing was spoken."""
     naturalness: float | None = None
     seconds: float = 0.0
     length_ratio: float | None = None
     """Of the real clip's length."""
     failure: str | None = None
     """Why nothing was spoken, or what the guards still found wrong."""
+    judge_errors: dict[str, str] = field(default_factory=dict)
+    """Judges that failed on this sound, by name, with their reasons."""
     path: str | None = None
     group: str = ""
 
@@ -99,6 +113,8 @@ class Summary:
     naturalness: float | None
     length_ratio: float | None
     failures: int
+    judged: dict[str, int]
+    """How many utterances have a score, for those scores that some have and others not."""
 
 
 class Speaking(Protocol):
@@ -117,6 +133,7 @@ class Evaluation:
     ) -> None:
         self._synthesizer, self._judges, self._folder = synthesizer, judges, folder
         self._manner: dict[str, Any] = {"seed": seed, "guards": guards}
+        self._asking = Asking()
         self._references: dict[str, dict[int, Vector]] = {}
 
     def run(self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Iterator[Row]:
@@ -134,18 +151,7 @@ class Evaluation:
             )
         except SynthesisError as error:
             logger.warning("%s was not spoken: %s", item.id, error.problem)
-            yield Row(
-                item=item.id,
-                system=SPEECH,
-                text=item.text,
-                language=item.language,
-                speaker=item.speaker,
-                failure=error.problem,
-                group=item.group,
-                words=word_errors(item.text, "", item.language) if self._hears(item) else None,
-                characters=character_errors(item.text, "", item.language) if self._hears(item) else None,
-                phones=phone_errors(item.text, [], item.language) if self._judges.phones else None,
-            )
+            yield self._silent(item, error.problem)
         else:
             faults = ", ".join(piece.fault for piece in speech.report.faults if piece.fault) or None
             yield self._judged(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
@@ -157,15 +163,44 @@ class Evaluation:
             yield self._judged(item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s)
         yield self._judged(item, REAL, item.real, SAMPLE_RATE, real_s)
 
+    def _silent(self, item: Item, failure: str) -> Row:
+        """A text that was not spoken: all of it was missed, and in nobody's voice."""
+        heard, voices = self._hears(item), self._voices(item)
+        return Row(
+            item=item.id,
+            system=SPEECH,
+            text=item.text,
+            language=item.language,
+            speaker=item.speaker,
+            words=word_errors(item.text, "", item.language) if heard else None,
+            characters=character_errors(item.text, "", item.language) if heard else None,
+            phones=phone_errors(item.text, [], item.language) if self._knows_phones(item) else None,
+            right_speaker=False if item.speaker in voices and len(voices) > 1 else None,
+            failure=failure,
+            group=item.group,
+        )
+
     def _judged(
         self, item: Item, system: str, wave: Wave, rate: int, real_s: float | None, failure: str | None = None
     ) -> Row:
         name = f"{item.id}-{system.replace(' ', '-')}.wav".replace("/", "_")
         write_audio(self._folder / name, wave, rate)
-        heard = (
-            self._judges.recogniser.transcribe(wave, rate) if self._hears(item) and self._judges.recogniser else None
+        judges, sound = self._judges, self._asking.about(f"{item.id} ({system})")
+        heard = sound.ask(
+            judges.recogniser if self._hears(item) else None,
+            lambda judge: _text(judge, wave, rate),
+            without=WITHOUT_RECOGNISER,
         )
-        similarity, other_similarity = self._similarities(item, wave, rate)
+        phones = sound.ask(
+            judges.phones if self._knows_phones(item) else None,
+            lambda judge: judge.hear([_at_our_rate(wave, rate)])[0],
+            without=WITHOUT_PHONES,
+        )
+        vector = sound.ask(judges.speaker, lambda judge: judge.embed(wave, rate), without=WITHOUT_SPEAKER)
+        naturalness = sound.ask(
+            judges.naturalness, lambda judge: float(judge.score(wave, rate)), without=WITHOUT_NATURALNESS
+        )
+        similarity, other_similarity = (None, None) if vector is None else self._similarities(item, vector)
         return Row(
             item=item.id,
             system=system,
@@ -175,14 +210,15 @@ class Evaluation:
             heard=heard,
             words=None if heard is None else word_errors(item.text, heard, item.language),
             characters=None if heard is None else character_errors(item.text, heard, item.language),
-            phones=self._phones(item, wave, rate),
+            phones=None if phones is None else phone_errors(item.text, phones, item.language),
             similarity=similarity,
             other_similarity=other_similarity,
             right_speaker=None if similarity is None or other_similarity is None else similarity > other_similarity,
-            naturalness=None if self._judges.naturalness is None else self._judges.naturalness.score(wave, rate),
+            naturalness=naturalness,
             seconds=len(wave) / rate,
             length_ratio=len(wave) / rate / real_s if real_s else None,
             failure=failure,
+            judge_errors=sound.errors,
             path=name,
             group=item.group,
         )
@@ -191,43 +227,63 @@ class Evaluation:
         recogniser = self._judges.recogniser
         return recogniser is not None and item.language in recogniser.languages
 
-    def _phones(self, item: Item, wave: Wave, rate: int) -> ErrorCount | None:
-        if self._judges.phones is None:
-            return None
-        at_rate = wave if rate == SAMPLE_RATE else soxr.resample(wave, rate, SAMPLE_RATE)
-        return phone_errors(item.text, self._judges.phones.hear([np.asarray(at_rate, np.float32)])[0], item.language)
+    def _knows_phones(self, item: Item) -> bool:
+        return self._judges.phones is not None and item.language in self._judges.phones.languages
 
-    def _similarities(self, item: Item, wave: Wave, rate: int) -> tuple[float | None, float | None]:
-        """To the item's speaker, and to the most similar other one; None where nothing is left to compare with.
+    def _similarities(self, item: Item, heard: Vector) -> tuple[float | None, float | None]:
+        """To the item's speaker, and to the most similar other one; None where nothing is left to compare with."""
+        to = {speaker: cosine(heard, voice) for speaker, voice in self._voices(item).items()}
+        return to.pop(item.speaker, None), max(to.values(), default=None)
 
-        A speaker is the mean of its references but for the item's own clip, which would be compared with itself.
+    def _voices(self, item: Item) -> dict[str, Vector]:
+        """Each speaker as the mean of its references but for the item's own clip, which would be compared with itself.
+
+        A speaker of whom nothing else is there is left out.
         """
-        if self._judges.speaker is None:
-            return None, None
-        heard = self._judges.speaker.embed(wave, rate)
         own_clip = None if item.real is None else _clip_key(item.real)
-        to: dict[str, float] = {}
+        voices: dict[str, Vector] = {}
         for speaker, vectors in self._references.items():
             kept = [vector for clip, vector in vectors.items() if clip != own_clip]
             if kept:
-                to[speaker] = cosine(heard, np.asarray(np.mean(kept, axis=0), np.float32))
-        return to.pop(item.speaker, None), max(to.values(), default=None)
+                voices[speaker] = np.asarray(np.mean(kept, axis=0), np.float32)
+        return voices
 
     def _reference_vectors(self, items: Sequence[Item]) -> dict[str, dict[int, Vector]]:
         """For each speaker, its references as the judge hears them, by clip."""
-        judge = self._judges.speaker
-        if judge is None:
-            return {}
-        heard: dict[str, dict[int, Vector]] = {}
+        vectors: dict[str, dict[int, Vector]] = {}
+        tried: set[tuple[str, int]] = set()
         for item in items:
-            of_speaker, clip = heard.setdefault(item.speaker, {}), _clip_key(item.reference)
-            if clip not in of_speaker:
-                of_speaker[clip] = judge.embed(item.reference, SAMPLE_RATE)
-        return heard
+            clip = _clip_key(item.reference)
+            if (item.speaker, clip) in tried:
+                continue
+            tried.add((item.speaker, clip))
+            vector = self._asking.about(f"the reference of {item.id}").ask(
+                self._judges.speaker,
+                partial(_embedded, wave=item.reference),
+                without=WITHOUT_SPEAKER,
+            )
+            if vector is not None:
+                vectors.setdefault(item.speaker, {})[clip] = vector
+        return vectors
 
 
 def _clip_key(wave: Wave) -> int:
     return hash(wave.tobytes())
+
+
+def _embedded(judge: SpeakerJudge, wave: Wave) -> Vector:
+    return judge.embed(wave, SAMPLE_RATE)
+
+
+def _text(judge: Recogniser, wave: Wave, rate: int) -> str:
+    heard = judge.transcribe(wave, rate)
+    if not isinstance(heard, str):  # it may be one of the user's own
+        raise TypeError(f"it answered {heard!r}, which is no text")
+    return heard
+
+
+def _at_our_rate(wave: Wave, rate: int) -> Wave:
+    return np.asarray(wave if rate == SAMPLE_RATE else soxr.resample(wave, rate, SAMPLE_RATE), np.float32)
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
@@ -238,28 +294,40 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
         own = [row for row in rows if row.group == group and row.system == system]
         if not own:
             continue
-        lines.append(
-            Summary(
-                group=group,
-                system=system,
-                utterances=len(own),
-                word_error=pooled(row.words for row in own),
-                character_error=pooled(row.characters for row in own),
-                phone_error=pooled(row.phones for row in own),
-                similarity=mean(row.similarity for row in own),
-                other_similarity=mean(row.other_similarity for row in own),
-                right_speaker=mean(None if row.right_speaker is None else float(row.right_speaker) for row in own),
-                naturalness=mean(row.naturalness for row in own),
-                length_ratio=mean(row.length_ratio for row in own),
-                failures=sum(row.failure is not None for row in own),
-            )
-        )
+        lines.append(_summary(group, system, own))
     return lines
+
+
+def _summary(group: str, system: str, rows: Sequence[Row]) -> Summary:
+    counts = {
+        "word_error": [row.words for row in rows],
+        "character_error": [row.characters for row in rows],
+        "phone_error": [row.phones for row in rows],
+    }
+    values = {
+        "similarity": [row.similarity for row in rows],
+        "other_similarity": [row.other_similarity for row in rows],
+        "right_speaker": [None if row.right_speaker is None else float(row.right_speaker) for row in rows],
+        "naturalness": [row.naturalness for row in rows],
+        "length_ratio": [row.length_ratio for row in rows],
+    }
+    judged = {name: sum(count is not None for count in own) for name, own in counts.items()}
+    judged |= {name: len(known(own)) for name, own in values.items()}
+    return Summary(
+        group=group,
+        system=system,
+        utterances=len(rows),
+        failures=sum(row.failure is not None for row in rows),
+        judged={name: number for name, number in judged.items() if 0 < number < len(rows)},
+        **{name: pooled(own) for name, own in counts.items()},
+        **{name: mean(own) for name, own in values.items()},
+    )
 
 
 def as_json(rows: Sequence[Row], summaries: Sequence[Summary], judges: Judges, about: dict[str, Any]) -> dict[str, Any]:
     names = {
         "recogniser": judges.recogniser.name if judges.recogniser else None,
+        "phones": judges.phones.name if judges.phones else None,
         "speaker": judges.speaker.name if judges.speaker else None,
         "naturalness": judges.naturalness.name if judges.naturalness else None,
     }

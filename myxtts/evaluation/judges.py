@@ -17,17 +17,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import soxr
 from numpy.typing import NDArray
 
 from myxtts.errors import ConfigError, MissingDependencyError
+from myxtts.evaluation.asking import reason_of
+
+if TYPE_CHECKING:
+    from myxtts.data.prepared import PreparedCorpus
 
 JUDGE_RATE = 16000
 Wave = NDArray[np.float32]
 INSTALL = "pip install -c constraints.txt 'myxtts[eval]'"
+WITHOUT_RECOGNISER = "myxtts evaluate with --asr none"
+WITHOUT_PHONES = "myxtts evaluate with --no-phones"
+WITHOUT_SPEAKER = "pip uninstall resemblyzer"
+WITHOUT_NATURALNESS = "pip uninstall distillmos"
+HEARING_LIMIT_S = 120.0
+"""For one utterance; it takes two or three seconds, most of them to load the model."""
 
 
 @runtime_checkable
@@ -60,6 +70,9 @@ class NaturalnessJudge(Protocol):
 class PhoneJudge(Protocol):
     """Speech at 22,050 samples a second to the sounds in it, for the languages of one corpus."""
 
+    name: str
+    languages: frozenset[str]
+
     def hear(self, waves: Sequence[Wave]) -> list[list[str]]: ...
 
 
@@ -87,18 +100,19 @@ def find_judges(recogniser: str = "moonshine") -> Judges:
 
 
 def add_phone_judge(
-    judges: Judges, corpus: Path, cache: Path, progress: Callable[[int, int], None] | None = None
+    judges: Judges,
+    corpus: Path,
+    prepared: PreparedCorpus,
+    cache: Path,
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """The recogniser of a corpus's own sounds, trained on its recordings on first use; needs its phonemes.csv."""
     if not (corpus / "phonemes.csv").is_file():
         judges.missing.append(f"phone errors need {corpus / 'phonemes.csv'}, which is not there")
         return
-    try:
-        module = importlib.import_module("myxtts.evaluation.phones")
-    except ImportError as error:
-        judges.missing.append(f"phone errors: {error}")
-        return
-    judges.phones = module.recogniser_of(corpus, cache, progress=progress)
+    from myxtts.evaluation.phones import recogniser_of  # brings TensorFlow
+
+    judges.phones = recogniser_of(corpus, prepared, cache, progress=progress)
 
 
 def refuse_without_judges(judges: Judges) -> None:
@@ -111,9 +125,10 @@ def load_recogniser(name: str) -> Recogniser:
     module_name, _, factory = name.partition(":")
     try:
         made = getattr(importlib.import_module(module_name), factory)()
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the user's code, which may raise anything
         raise ConfigError(
-            f"--asr {name} cannot be loaded: {error}", hint="write it as package.module:factory, or use moonshine"
+            f"--asr {name} cannot be loaded: {reason_of(error)}",
+            hint="write it as package.module:factory, mend the factory, or use moonshine",
         ) from error
     if not isinstance(made, Recogniser):
         raise ConfigError(
@@ -129,9 +144,9 @@ def _if_installed(judges: Judges, what: str, modules: tuple[str, ...], judge: An
         return None
     try:
         return judge()
-    except (ImportError, OSError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001 - others' code
         # A judge that is installed and broken (a C++ library of another version) is missing too, with its reason.
-        judges.missing.append(f"{what}: {judge.__name__} does not load: {error}")
+        judges.missing.append(f"{what}: {judge.__name__} does not load: {reason_of(error)}")
         return None
 
 
@@ -156,7 +171,10 @@ class Moonshine:
     def transcribe(self, wave: Wave, sample_rate: int) -> str:
         samples = at_judge_rate(wave, sample_rate).astype("<f4").tobytes()
         worker = [sys.executable, "-m", "myxtts.evaluation.moonshine_worker"]
-        done = subprocess.run(worker, input=samples, capture_output=True, check=False)
+        try:
+            done = subprocess.run(worker, input=samples, capture_output=True, check=False, timeout=HEARING_LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"no answer in {HEARING_LIMIT_S:g} seconds") from error
         if done.returncode:
             raise RuntimeError(done.stderr.decode(errors="replace").strip()[-500:] or f"exit code {done.returncode}")
         heard: str = json.loads(done.stdout.splitlines()[-1])

@@ -23,17 +23,20 @@ HEADS = (
 
 
 def cells(line: Summary) -> tuple[str, ...]:
+    scores = {
+        "word_error": _percent(line.word_error),
+        "character_error": _percent(line.character_error),
+        "phone_error": _percent(line.phone_error),
+        "similarity": _number(line.similarity),
+        "other_similarity": _number(line.other_similarity),
+        "right_speaker": _percent(line.right_speaker),
+        "naturalness": _number(line.naturalness),
+        "length_ratio": _number(line.length_ratio),
+    }
     return (
         f"{line.group}: {line.system}" if line.group else line.system,
         str(line.utterances),
-        _percent(line.word_error),
-        _percent(line.character_error),
-        _percent(line.phone_error),
-        _number(line.similarity),
-        _number(line.other_similarity),
-        _percent(line.right_speaker),
-        _number(line.naturalness),
-        _number(line.length_ratio),
+        *(f"{score} ({line.judged[name]})" if name in line.judged else score for name, score in scores.items()),
         str(line.failures),
     )
 
@@ -58,15 +61,27 @@ def text_table(summaries: Sequence[Summary]) -> str:
     )
 
 
-def judge_lines(judges: Judges) -> list[str]:
-    """Who judged what, and who could not."""
+def notes(judges: Judges, rows: Sequence[Row], summaries: Sequence[Summary]) -> list[str]:
+    """Who judged what, who could not, and how to read the table."""
     named = [
         ("words and letters heard by", judges.recogniser),
         ("similarity and right voice by", judges.speaker),
         ("naturalness (1 to 5) by", judges.naturalness),
+        ("phones heard by", judges.phones),
     ]
-    phones = ["phones heard by a recogniser trained on the corpus's own recordings"] if judges.phones else []
-    return [*(f"{what} {judge.name}" for what, judge in named if judge is not None), *phones, *judges.missing]
+    who = [f"{what} {judge.name}" for what, judge in named if judge is not None]
+    brackets = ["in brackets: how many utterances have the score, where not all do"]
+    counted = brackets if any(line.judged for line in summaries) else []
+    return [*who, *judges.missing, *_judge_errors(rows), *counted]
+
+
+def _judge_errors(rows: Sequence[Row]) -> list[str]:
+    lines = []
+    for judge in dict.fromkeys(judge for row in rows for judge in row.judge_errors):
+        failed = [row for row in rows if judge in row.judge_errors]
+        first = f"{failed[0].item} ({failed[0].system}): {failed[0].judge_errors[judge]}"
+        lines.append(f"{judge} failed on {len(failed)} sounds, first on {first}")
+    return lines
 
 
 def write_page(
@@ -76,14 +91,14 @@ def write_page(
     style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
     head, *lines = table(summaries)
     figures = _line(head, "th") + "".join(_line(line, "td") for line in lines)
-    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in judge_lines(judges))
+    said = "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(judges, rows, summaries))
     groups = dict.fromkeys(row.group for row in rows)
     sections = "".join(_group(group, [row for row in rows if row.group == group], sounds) for group in groups)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
-        f'<div class="card"><table>{figures}</table></div>{notes}{sections}'
+        f'<div class="card"><table>{figures}</table></div>{said}{sections}'
         "</main></body></html>\n"
     )
     with replacing(path) as unfinished:
@@ -115,6 +130,7 @@ def _sound(row: Row, sounds: Path) -> str:
     facts = [f"heard: {row.heard}" if row.heard is not None else "", f"{row.failure}" if row.failure else ""]
     if row.similarity is not None and row.system == SPEECH:
         facts.append(f"similarity {row.similarity:.2f}")
+    facts += [f"{judge} failed: {reason}" for judge, reason in row.judge_errors.items()]
     note = escape(" · ".join(fact for fact in facts if fact))
     system = f'<span class="soft">{escape(row.system)}</span>'
     return f'<div class="sample">{system}<span dir="auto">{note}</span>{player}</div>'

@@ -1,29 +1,28 @@
 """Phone error: a recogniser that learnt real clips of a corpus tells which phones are heard in others.
 
 It is apart from the model that is judged: its own weights, its own seed, trained on recordings only, never on what a
-model said. Sounds are IPA letters; stress, length and other marks, spaces and punctuation are not compared. A clip held
-out by `is_held_out` is never trained on, so the recogniser's own error on those is its floor.
+model said. Sounds are IPA letters; stress, length and other marks, spaces and punctuation are not compared. Clips that
+the prepared corpus holds out are never trained on, so the recogniser's own error on those is its floor.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.io import read_audio
 from myxtts.audio.mel import MelSpectrogram
-from myxtts.data.prepared import is_held_out
+from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import DataError
 from myxtts.evaluation.scoring import sounds_of
 from myxtts.files import replacing, writing
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
-from myxtts.models.ctc_paths import error_rate, greedy_labels
+from myxtts.models.ctc_paths import greedy_labels
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ DEFAULT_STEPS = 500
 DEFAULT_SEED = 1234
 _WIDTH = 160
 _CLIPS_AT_ONCE = 16
-_VERSION = 1
+_VERSION = 2
 
 Progress = Callable[[int, int], None]
 """Called with how many steps are done, of how many."""
@@ -40,26 +39,43 @@ Progress = Callable[[int, int], None]
 class SpokenClip(NamedTuple):
     """A recording and what is said in it."""
 
-    path: Path
+    wave: NDArray[np.float32]
     ipa: str
+    language: str
 
 
-def read_phoneme_corpus(folder: str | Path) -> list[SpokenClip]:
-    """The clips of a corpus that has `phonemes.csv` (id|ipa) beside `wavs/`, as the demo corpus does."""
+def read_ipa(folder: str | Path) -> dict[str, str]:
+    """What is said in each clip, by its id: `phonemes.csv` (id|ipa) of a corpus, as the demo corpus has one."""
     listing = Path(folder) / "phonemes.csv"
     if not listing.is_file():
         raise DataError(f"{listing} is not there", hint="make the corpus with `myxtts demo-corpus DIR`")
     lines = [line.split("|", 1) for line in listing.read_text(encoding="utf-8").splitlines() if line]
-    return [SpokenClip(Path(folder) / "wavs" / f"{name}.wav", ipa) for name, ipa in lines]
+    return {line[0]: line[-1] for line in lines}
+
+
+def clips_to_learn(prepared: PreparedCorpus, ipa_of: Mapping[str, str]) -> Iterator[SpokenClip]:
+    """All that the corpus does not hold out. Its clips are numbered without those that were refused: lines are not."""
+    return spoken_clips(prepared, prepared.split()[0], ipa_of)
+
+
+def spoken_clips(prepared: PreparedCorpus, clips: Iterable[int], ipa_of: Mapping[str, str]) -> Iterator[SpokenClip]:
+    """Those of the clips whose sounds are known."""
+    for clip in clips:
+        record = prepared.read(int(clip))
+        if record.id in ipa_of:
+            yield SpokenClip(np.asarray(record.wave, np.float32) / 32768.0, ipa_of[record.id], record.language)
 
 
 class PhoneRecogniser:
-    """Phones of waves at 22.05 kHz."""
+    """Phones of waves at 22.05 kHz, in the languages of the recordings that it learnt."""
+
+    name = "a recogniser trained on the corpus's own recordings"
 
     def __init__(self, phones: Sequence[str], *, seed: int = DEFAULT_SEED) -> None:
         import tensorflow as tf
 
         self.phones = list(phones)
+        self.languages: frozenset[str] = frozenset()
         self._label_of = {phone: number for number, phone in enumerate(self.phones)}
         self._mel = MelSpectrogram()
         self._network = seeded(CTCNetwork(len(self.phones), width=_WIDTH, name="phone_recogniser"), seed)
@@ -67,15 +83,24 @@ class PhoneRecogniser:
 
     def learn(
         self,
-        clips: Sequence[SpokenClip],
+        clips: Iterable[SpokenClip],
         *,
         steps: int = DEFAULT_STEPS,
         seed: int = DEFAULT_SEED,
         progress: Progress | None = None,
     ) -> None:
         """Train on recordings; mels are kept in memory, 100 MB an hour."""
-        mels = [self._mel_of(read_audio(clip.path)) for clip in clips]
-        labels = [self._labels(clip.ipa) for clip in clips]
+        mels, labels, languages = [], [], set()
+        for clip in clips:
+            mels.append(self._mel_of(clip.wave))
+            labels.append(self._labels(clip.ipa))
+            languages.add(clip.language)
+        if not mels:
+            raise DataError(
+                "there is no recording to learn phones from: phonemes.csv names none that is trained on",
+                hint="give it the ids of the corpus's clips, or evaluate with --no-phones",
+            )
+        self.languages = frozenset(languages)
         batches = _shuffled(mels, labels, np.random.default_rng(seed))
         losses = fit(self._network, batches if progress is None else _counted(batches, steps, progress), steps=steps)
         logger.info("Phone recogniser: loss %.3f after %d steps", losses[-1], steps)
@@ -89,10 +114,6 @@ class PhoneRecogniser:
             heard.append([self.phones[label] for label in greedy_labels(logits_BFK[0, : steps_of(len(mel_TM))])])
         return heard
 
-    def error(self, clips: Sequence[SpokenClip]) -> float:
-        """Phone error on recordings."""
-        return error_rate([sounds_of(c.ipa) for c in clips], self.hear([read_audio(c.path) for c in clips]))
-
     def _mel_of(self, wave: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         samples = np.asarray(wave, np.float32)
         mel_BTM, lengths_B = self._mel(samples[None], np.array([len(samples)], np.int32))
@@ -105,12 +126,13 @@ class PhoneRecogniser:
     def save(self, path: Path) -> None:
         weights = {f"weight_{number:03d}": v.numpy() for number, v in enumerate(self._network.weights)}
         with replacing(path) as part, part.open("wb") as file:
-            np.savez(file, phones=np.array(self.phones), **weights)
+            np.savez(file, phones=np.array(self.phones), languages=np.array(sorted(self.languages)), **weights)
 
     @classmethod
     def load(cls, path: Path) -> PhoneRecogniser:
         with np.load(path) as stored:
             recogniser = cls([str(phone) for phone in stored["phones"]])
+            recogniser.languages = frozenset(str(language) for language in stored["languages"])
             for number, variable in enumerate(recogniser._network.weights):
                 variable.assign(stored[f"weight_{number:03d}"])
         return recogniser
@@ -118,6 +140,7 @@ class PhoneRecogniser:
 
 def recogniser_of(
     folder: str | Path,
+    prepared: PreparedCorpus,
     cache: Path,
     *,
     steps: int = DEFAULT_STEPS,
@@ -125,15 +148,15 @@ def recogniser_of(
     progress: Progress | None = None,
 ) -> PhoneRecogniser:
     """The recogniser of a corpus, from the cache where it was trained before."""
-    clips = read_phoneme_corpus(folder)
-    listing = (Path(folder) / "phonemes.csv").read_bytes()
-    key = hashlib.sha256(listing + repr([steps, seed, _VERSION]).encode()).hexdigest()[:16]
+    ipa_of = read_ipa(folder)
+    held_out_ids = [prepared.read(int(clip)).id for clip in prepared.split()[1]]
+    known = repr([sorted(ipa_of.items()), held_out_ids, steps, seed, _VERSION])
+    key = hashlib.sha256(known.encode()).hexdigest()[:16]
     path = cache / f"phones-{key}.npz"
     if path.is_file():
         return PhoneRecogniser.load(path)
-    learnt = [clip for number, clip in enumerate(clips) if not is_held_out(number)]
-    recogniser = PhoneRecogniser(sorted({phone for clip in clips for phone in sounds_of(clip.ipa)}), seed=seed)
-    recogniser.learn(learnt, steps=steps, seed=seed, progress=progress)
+    recogniser = PhoneRecogniser(sorted({phone for ipa in ipa_of.values() for phone in sounds_of(ipa)}), seed=seed)
+    recogniser.learn(clips_to_learn(prepared, ipa_of), steps=steps, seed=seed, progress=progress)
     with writing(path):
         cache.mkdir(parents=True, exist_ok=True)
         recogniser.save(path)

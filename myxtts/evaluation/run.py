@@ -10,7 +10,7 @@ from typing import Any
 
 from myxtts.evaluation.evaluate import Evaluation, Item, Speaking, Summary, as_json, summarise
 from myxtts.evaluation.judges import Judges
-from myxtts.evaluation.page import judge_lines, text_table, write_page
+from myxtts.evaluation.page import notes, text_table, write_page
 from myxtts.files import writing
 from myxtts.models.guards import GuardConfig
 
@@ -51,4 +51,4 @@ def evaluate_into(
     with writing(folder):
         target.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         write_page(page, title, rows, summaries, judges, sounds)
-    return Evaluated(target, page, text_table(summaries), judge_lines(judges), summaries)
+    return Evaluated(target, page, text_table(summaries), notes(judges, rows, summaries), summaries)

@@ -82,10 +82,14 @@ def cosine(left: Vector, right: Vector) -> float:
 
 def pooled(counts: Iterable[ErrorCount | None]) -> float | None:
     """The rate over all utterances together, so that long ones count more; None where there are none."""
-    known = [count for count in counts if count is not None]
-    return sum(known, ErrorCount(0, 0)).rate if known else None
+    there = [count for count in counts if count is not None]
+    return sum(there, ErrorCount(0, 0)).rate if there else None
+
+
+def known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return sum(known) / len(known) if known else None
+    there = known(values)
+    return sum(there) / len(there) if there else None

@@ -12,6 +12,7 @@ from myxtts.data.prepare import prepare
 from myxtts.evaluation.evaluate import Item
 from myxtts.evaluation.items import held_out_items, text_items
 from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.phones import PhoneRecogniser, clips_to_learn
 from myxtts.evaluation.run import evaluate_into
 from myxtts.models.guards import GuardConfig
 from myxtts.synthesis.synthesizer import Synthesizer
@@ -101,3 +102,24 @@ def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: P
     assert len(texts[0].reference) == pytest.approx(max(lengths) * 22050, abs=1), "the longest clip says most"
     assert [item.id for item in texts] == ["mine-001", "mine-002"]
     assert len(held_out_items(prepared, 5, all_clips=True)) == 5
+
+
+def test_the_phone_recogniser_never_learns_a_clip_that_is_judged_though_one_was_refused(tmp_path: Path) -> None:
+    lengths = [0.1, *(0.6 for _ in range(80))]  # the first is too short
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=lengths)
+    prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
+    ipa_of = {f"clip_{number}": f"clip_{number}" for number in range(80)}  # nothing is known of the last
+
+    learnt = [clip.ipa for clip in clips_to_learn(prepared, ipa_of)]
+
+    judged = {item.id for item in held_out_items(prepared, 100)}
+    assert len(judged) == 4
+    assert set(learnt) == set(ipa_of) - judged - {"clip_0"}
+
+
+def test_a_phone_recogniser_from_the_cache_knows_its_languages(tmp_path: Path) -> None:
+    recogniser = PhoneRecogniser(["a", "b"])
+    recogniser.languages = frozenset({"fa", "en"})
+    recogniser.save(tmp_path / "phones.npz")
+
+    assert PhoneRecogniser.load(tmp_path / "phones.npz").languages == {"fa", "en"}

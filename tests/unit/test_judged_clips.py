@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from myxtts.config.data import DataConfig
-from myxtts.errors import DataError, OutputError, SynthesisError
+from myxtts.errors import DataError, JudgeError, OutputError, SynthesisError
 from myxtts.evaluation.evaluate import Item
 from myxtts.evaluation.items import holds_all_out
 from myxtts.evaluation.judges import Judges
@@ -81,3 +82,106 @@ def test_a_clip_is_never_compared_with_itself(tmp_path: Path) -> None:
     rows = json.loads(result.json.read_text(encoding="utf-8"))["utterances"]
     judged = {row["item"]: (row["similarity"], row["right_speaker"]) for row in rows if row["system"] == "real clip"}
     assert judged == {"a": (0.0, False), "b": (0.0, False), "c": (None, None)}
+
+
+def two_clips_each(*speakers: str) -> list[Item]:
+    """Of each speaker two items that differ in their clips, so that each has a reference that is not its own."""
+    clips = iter([np.full(400, number / 4, np.float32) for number in range(2 * len(speakers))])
+    pairs = [(speaker, next(clips), next(clips)) for speaker in speakers]
+    return [
+        Item(id=f"{speaker}-{number}", text="one", language="en", speaker=speaker, reference=reference, real=real)
+        for speaker, first, second in pairs
+        for number, (real, reference) in enumerate([(first, second), (second, first)])
+    ]
+
+
+@pytest.mark.parametrize(("speakers", "share"), [(("anna", "omid"), 0.0), (("anna",), None)])
+def test_silence_is_not_the_right_voice_where_there_are_two(
+    speakers: tuple[str, ...], share: float | None, tmp_path: Path
+) -> None:
+    items = two_clips_each(*speakers)
+
+    result = evaluate_into(tmp_path, "A test", Mute(), Judges(speaker=FirstSample()), items, {})
+
+    speech = result.summaries[0]
+    assert (speech.system, speech.right_speaker, speech.failures) == ("speech", share, len(items))
+    assert (speech.similarity, speech.judged) == (None, {})
+
+
+class EnglishPhones:
+    """Hears nothing, and never learnt another language."""
+
+    name = "English phones"
+    languages = frozenset({"en"})
+
+    def hear(self, waves: Sequence[np.ndarray]) -> list[list[str]]:
+        return [[] for _ in waves]
+
+
+def test_phones_of_a_language_that_was_never_learnt_are_not_counted(tmp_path: Path) -> None:
+    clip = np.zeros(400, np.float32)
+    items = [
+        Item(id=language, text=text, language=language, speaker="anna", reference=clip, real=clip)
+        for language, text in (("en", "one"), ("de", "eins"))
+    ]
+
+    result = evaluate_into(tmp_path, "A test", Mute(), Judges(phones=EnglishPhones()), items, {})
+
+    rows = json.loads(result.json.read_text(encoding="utf-8"))["utterances"]
+    counted = {(row["item"], row["system"]): row["phones"] is not None for row in rows}
+    assert counted == {
+        ("en", "speech"): True, ("en", "real clip"): True, ("de", "speech"): False, ("de", "real clip"): False,
+    }  # fmt: skip
+    assert [line.judged for line in result.summaries] == [{"phone_error": 1}, {"phone_error": 1}]
+    assert "100.0 % (1)" in result.table
+
+
+class Moody:
+    """A recogniser that fails on the sounds whose numbers it was given."""
+
+    name = "moody"
+    languages = frozenset({"en"})
+
+    def __init__(self, fails_on: set[int]) -> None:
+        self._fails_on, self._asked = fails_on, 0
+
+    def transcribe(self, wave: np.ndarray, sample_rate: int) -> Any:
+        self._asked += 1
+        if self._asked in self._fails_on:
+            raise ZeroDivisionError("first line\nthe ear is full")
+        return "one"
+
+
+def test_a_judge_that_fails_on_a_sound_costs_that_score_and_is_named(tmp_path: Path) -> None:
+    items = two_clips_each("anna", "omid")
+
+    result = evaluate_into(tmp_path, "A test", Mute(), Judges(recogniser=Moody({1, 2, 4})), items, {})
+
+    rows = [row for row in json.loads(result.json.read_text(encoding="utf-8"))["utterances"] if row["path"]]
+    assert [row["judge_errors"] for row in rows] == [
+        {"moody": "ZeroDivisionError: the ear is full"}, {"moody": "ZeroDivisionError: the ear is full"}, {},
+        {"moody": "ZeroDivisionError: the ear is full"},
+    ]  # fmt: skip
+    real = result.summaries[1]
+    assert (real.word_error, real.judged) == (0.0, {"word_error": 1, "character_error": 1})
+    assert any("moody failed on 3 sounds, first on anna-0 (real clip)" in note for note in result.notes)
+    assert "the ear is full" in result.page.read_text(encoding="utf-8")
+
+
+def test_a_judge_that_fails_on_all_first_sounds_ends_the_evaluation_with_its_way_out(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match=r"moody failed on each of the first 3 sounds.*the ear is full") as caught:
+        evaluate_into(
+            tmp_path, "A test", Mute(), Judges(recogniser=Moody({1, 2, 3})), two_clips_each("anna", "omid"), {}
+        )
+
+    assert "--asr none" in caught.value.hint
+
+
+def test_an_answer_that_is_no_text_is_the_recognisers_error(tmp_path: Path) -> None:
+    class Wordless(Moody):
+        def transcribe(self, wave: np.ndarray, sample_rate: int) -> Any:
+            return None
+
+    result = evaluate_into(tmp_path, "A test", Mute(), Judges(recogniser=Wordless(set())), two_clips_each("anna"), {})
+
+    assert any("it answered None, which is no text" in note for note in result.notes)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from myxtts.data.prepare import prepare
 from myxtts.errors import ConfigError, MissingDependencyError
+from myxtts.evaluation import judges as judging
 from myxtts.evaluation.evaluate import Row, summarise
-from myxtts.evaluation.judges import Judges, add_phone_judge, load_recogniser, refuse_without_judges
+from myxtts.evaluation.judges import Judges, Moonshine, add_phone_judge, load_recogniser, refuse_without_judges
 from myxtts.evaluation.page import text_table, write_page
 from myxtts.evaluation.scoring import (
     ErrorCount,
@@ -22,6 +24,7 @@ from myxtts.evaluation.scoring import (
     spoken_words,
     word_errors,
 )
+from tests.corpus_maker import make_ljspeech, settings
 
 
 @pytest.mark.parametrize(
@@ -83,9 +86,11 @@ def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
 
     assert (speech.word_error, speech.similarity, speech.right_speaker, speech.failures) == (0.25, 0.5, 0.5, 1)
     assert (real.system, real.naturalness) == ("real clip", None)
+    assert (speech.judged, real.judged) == ({"similarity": 1}, {}), "one of two has a similarity"
     table = text_table([speech, real]).splitlines()
     assert len({len(line) for line in table}) == 1
     assert "25.0 %" in table[1]
+    assert "0.50 (1)" in table[1]
     assert "similarity" in table[0]
     assert "naturalness" not in table[0], "a column that nobody judged"
 
@@ -123,14 +128,27 @@ def test_a_recogniser_of_ones_own_is_loaded_by_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "my_asr", module)
 
     assert load_recogniser("my_asr:make").name == "mine"
-    for wrong in ("my_asr:wrong", "my_asr:none", "no_such_asr:make", "my_asr"):
+    module.broken = lambda: {}["model"]  # type: ignore[attr-defined]
+    for wrong in ("my_asr:wrong", "my_asr:none", "no_such_asr:make", "my_asr", "my_asr:broken"):
         with pytest.raises(ConfigError, match="--asr"):
             load_recogniser(wrong)
 
 
 def test_a_corpus_without_phonemes_has_no_phone_judge_and_says_so(tmp_path: Path) -> None:
     judges = Judges()
-    add_phone_judge(judges, tmp_path, tmp_path)
+    corpus = make_ljspeech(tmp_path / "corpus", clips=2)
+    add_phone_judge(judges, corpus, prepare(str(corpus), settings(tmp_path / "cache"), workers=1), tmp_path)
 
     assert judges.phones is None
     assert "phonemes.csv" in judges.missing[0]
+
+
+def test_a_recogniser_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper = tmp_path / "python"
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(sleeper))
+    monkeypatch.setattr(judging, "HEARING_LIMIT_S", 0.2)
+
+    with pytest.raises(RuntimeError, match=r"no answer in 0\.2 seconds"):
+        Moonshine()

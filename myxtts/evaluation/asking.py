@@ -1,0 +1,71 @@
+"""Asking a judge, which is others' code: where it fails on a sound, that costs this score of this sound and no more.
+
+A judge that fails on each of the first sounds would fail on all: that ends the evaluation, with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from myxtts.errors import JudgeError
+
+logger = logging.getLogger(__name__)
+
+FIRST_SOUNDS = 3
+"""A judge that has failed so often and never answered is broken."""
+
+
+class Judge(Protocol):
+    name: str
+
+
+AnyJudge = TypeVar("AnyJudge", bound=Judge)
+Answer = TypeVar("Answer")
+
+
+class Asking:
+    """Keeps count of each judge's answers and failures."""
+
+    def __init__(self) -> None:
+        self.answers: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+
+    def about(self, sound: str) -> Sound:
+        return Sound(self, sound)
+
+
+class Sound:
+    """One sound that all judges are asked about, and who of them failed."""
+
+    def __init__(self, asking: Asking, name: str) -> None:
+        self._asking, self._name = asking, name
+        self.errors: dict[str, str] = {}
+
+    def ask(self, judge: AnyJudge | None, question: Callable[[AnyJudge], Answer], *, without: str) -> Answer | None:
+        """The judge's answer; None where there is no judge or it failed. `without` is how to do without it."""
+        if judge is None:
+            return None
+        try:
+            answer = question(judge)
+        except Exception as error:
+            reason = reason_of(error)
+            self.errors[judge.name] = reason
+            self._asking.failures[judge.name] += 1
+            if not self._asking.answers[judge.name] and self._asking.failures[judge.name] == FIRST_SOUNDS:
+                raise JudgeError(
+                    f"{judge.name} failed on each of the first {FIRST_SOUNDS} sounds, lastly {self._name}: {reason}",
+                    hint=f"mend it, or evaluate without it: {without}",
+                ) from error
+            logger.warning("%s failed on %s: %s", judge.name, self._name, reason)
+            return None
+        self._asking.answers[judge.name] += 1
+        return answer
+
+
+def reason_of(error: Exception) -> str:
+    """In one line: of a traceback, its last."""
+    last = (str(error).strip().splitlines() or [""])[-1].strip()
+    return f"{type(error).__name__}: {last}" if last else type(error).__name__
