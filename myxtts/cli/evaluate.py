@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
 from myxtts.cli.synth import open_synthesizer, read_texts
 from myxtts.config.checks import at_least, check_seed
-from myxtts.errors import DataError
+from myxtts.errors import DataError, UsageError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 from myxtts.text.languages import find_language
@@ -75,8 +76,8 @@ OPTIONS = EvaluateOptions
 
 def main(argv: list[str]) -> int:
     options = parse_options(EvaluateOptions, argv, command="evaluate")
-    texts = read_texts((), options.texts, flag="--texts") if options.texts is not None else None
     all_clips = refuse_early(options)
+    texts = None if options.texts is None else texts_to_speak(options.texts, options.limit)
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
@@ -95,7 +96,7 @@ def main(argv: list[str]) -> int:
         cache, learning = options.out or options.voice, counted("phone recogniser learns, step")
         add_phone_judge(judges, options.data, prepared, cache, learning)
     if texts is not None:
-        items = text_items(prepared, texts[: options.limit], find_language(options.language).code)
+        items = text_items(prepared, texts, find_language(options.language).code)
     else:
         items = held_out_items(prepared, options.limit, all_clips=all_clips)
     about = {
@@ -122,21 +123,34 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def texts_to_speak(path: Path, limit: int) -> list[str]:
+    """The first lines of a file; how many are left out is said."""
+    texts = read_texts((), path, flag="--texts")
+    if len(texts) > limit:
+        left = len(texts) - limit
+        print(f"note: {left} of {len(texts)} texts are left out: --limit {len(texts)} takes all", file=sys.stderr)
+    return texts[:limit]
+
+
 def refuse_early(options: EvaluateOptions) -> bool:
     """What can be known to be wrong before TensorFlow and the judges are loaded; whether all clips are to be taken."""
     from myxtts.evaluation.items import holds_all_out
-    from myxtts.synthesis.voice import find_voice, read_voice_config
+    from myxtts.synthesis.voice import find_voice, learnt_all_clips, read_voice_config
 
     at_least("--limit", options.limit, 1, hint="40 gives a first answer")
     at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
     check_seed(options.seed)
     find_language(options.language)
+    if options.all_clips and options.texts is not None:
+        raise UsageError(
+            "--all-clips and --texts exclude each other", hint="--texts speaks its own lines, in the place of any clips"
+        )
     if not options.data.exists():
         raise DataError(f"--data {options.data} is not there", hint="name the folder of a corpus: docs/your-data.md")
-    config = read_voice_config(find_voice(options.voice)).data
+    folder = find_voice(options.voice)
     if options.out is not None:
         with writing(options.out):
             options.out.mkdir(parents=True, exist_ok=True)
     if options.all_clips or options.texts is not None:
         return options.all_clips
-    return holds_all_out(config, options.data)
+    return holds_all_out(read_voice_config(folder).data, options.data, learnt_all=learnt_all_clips(folder))

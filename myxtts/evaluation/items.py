@@ -14,11 +14,18 @@ from myxtts.errors import DataError
 from myxtts.evaluation.evaluate import Item, Wave
 
 
-def holds_all_out(config: DataConfig, data: Path) -> bool:
+def holds_all_out(config: DataConfig, data: Path, *, learnt_all: bool = False) -> bool:
     """Whether the run kept this whole folder from training, with --val-data; False where it held out single clips.
 
-    A run with --val-data learnt every clip of its training folder, and of no other folder a share.
+    A run with --val-data learnt every clip of its training folder, and of no other folder a share. An exported voice
+    names no folder: `learnt_all` says that it comes of such a run.
     """
+    if config.val_data is None and learnt_all:
+        raise DataError(
+            f"whether the voice learnt {data} is not known: it was exported from a run with --val-data, which learns "
+            "every clip of its training folder",
+            hint="evaluate with --all-clips on that --val-data folder, or on a corpus that it never heard",
+        )
     if config.val_data is None:
         return False
     is_val = _is_same(config.val_data, data)

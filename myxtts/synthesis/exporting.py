@@ -1,4 +1,4 @@
-"""A voice as one folder to hand on: weights, sizes, tokenizer and speakers, and nothing of how it was trained."""
+"""A voice as one folder to hand on: weights, sizes, tokenizer and speakers, and nothing of where it was trained."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from myxtts.models.weights import MANIFEST_FILE, WEIGHTS_FILE, read_arrays, read
 from myxtts.synthesis.references import SPEAKERS_FILE
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
+    LEARNT_ALL_CLIPS,
     TOKENIZER_FILE,
     build_parts,
     find_voice,
+    learnt_all_clips,
     load_parts,
     read_voice_config,
     read_voice_tokenizer,
@@ -52,7 +54,8 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
         tokenizer.save(out / TOKENIZER_FILE)
         if (folder / SPEAKERS_FILE).is_file():
             shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
-        path = save_arrays(out, stored, {**manifest["metadata"], "parts": voice_parts(manifest)})
+        facts = {"parts": voice_parts(manifest), LEARNT_ALL_CLIPS: learnt_all_clips(folder)}
+        path = save_arrays(out, stored, manifest["metadata"] | facts)
         # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
         path.chmod((out / CONFIG_FILE).stat().st_mode)
     _check(out, stored)

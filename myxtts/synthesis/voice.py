@@ -21,6 +21,7 @@ from myxtts.text.tokenizer import Tokenizer, load_tokenizer
 CONFIG_FILE = "config.yaml"
 TOKENIZER_FILE = "tokenizer.json"
 VOICE_FOLDER = "voice"
+LEARNT_ALL_CLIPS = "learnt_all_clips"
 
 
 def find_voice(path: str | Path) -> Path:
@@ -75,6 +76,11 @@ def voice_facts(folder: Path) -> dict[str, Any]:
         return {}
     facts: dict[str, Any] = read_manifest(folder)["metadata"]
     return facts
+
+
+def learnt_all_clips(folder: Path) -> bool:
+    """Whether training held out no clip of its folder, as with --val-data; an exported voice says so in its facts."""
+    return bool(voice_facts(folder).get(LEARNT_ALL_CLIPS, read_voice_config(folder).data.val_data is not None))
 
 
 def voice_parts(manifest: Mapping[str, Any]) -> list[str]:

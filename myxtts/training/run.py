@@ -33,7 +33,13 @@ from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
 from myxtts.training.recipes import PARTS_AFTER, stages_for
-from myxtts.training.run_folder import RunFolder, make_room, refuse_other_configuration, refuse_other_vocabulary
+from myxtts.training.run_folder import (
+    RunFolder,
+    from_anywhere,
+    make_room,
+    refuse_other_configuration,
+    refuse_other_vocabulary,
+)
 from myxtts.training.stage_order import TRAINED_TO, Trained, published, refuse_without_ground, stages_before
 
 if TYPE_CHECKING:
@@ -133,7 +139,7 @@ class TrainingRun:
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
-        self.config = dataclasses.replace(config, model=model)
+        self.config = dataclasses.replace(config, model=model, data=from_anywhere(config.data))
         with writing(folder.config, hint=make_room()):
             self.config.to_yaml(folder.config)
         if self._brought:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
@@ -33,6 +35,12 @@ logger = logging.getLogger(__name__)
 def make_room(flag: str = "--run-dir") -> str:
     """The way out where something of a run cannot be written."""
     return f"free disk space or choose another {flag}; the same command continues from the last checkpoint"
+
+
+def from_anywhere(data: DataConfig) -> DataConfig:
+    """The settings with the corpora's whole paths: later commands may be called from another working directory."""
+    train, val = (None if path is None else str(Path(path).absolute()) for path in (data.train_data, data.val_data))
+    return dataclasses.replace(data, train_data=train, val_data=val)
 
 
 class RunFolder:

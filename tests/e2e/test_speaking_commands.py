@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from myxtts.cli import evaluate
 from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
 from myxtts.cli.synth import SynthOptions, numbered, read_texts, refuse_early
-from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError
+from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError, UsageError
 from tests.processes import ROOT, myxtts, run_script
 
 WRONG_WITHOUT_TENSORFLOW = """
@@ -64,6 +65,22 @@ def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str])
 def test_a_value_that_cannot_be_is_refused_before_the_voice_is_opened(options: dict[str, Any], words: str) -> None:
     with pytest.raises(MyXTTSError, match=re.escape(words)):
         refuse_early(SynthOptions(voice=Path("nowhere"), **options), ["Hello.", "Good morning."])
+
+
+def test_texts_of_ones_own_and_all_clips_are_not_asked_for_together() -> None:
+    asked = evaluate.EvaluateOptions(voice=Path("nowhere"), data=Path(), texts=Path("mine.txt"), all_clips=True)
+
+    with pytest.raises(UsageError, match="--all-clips and --texts"):
+        evaluate.refuse_early(asked)
+
+
+def test_texts_beyond_the_limit_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "texts.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+
+    assert evaluate.texts_to_speak(tmp_path / "texts.txt", 2) == ["one", "two"]
+    assert "1 of 3 texts are left out" in capsys.readouterr().err
+    assert len(evaluate.texts_to_speak(tmp_path / "texts.txt", 3)) == 3
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

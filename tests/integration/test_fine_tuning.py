@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from myxtts.errors import CheckpointError, OutputError, UsageError
 from myxtts.models.weights import read_arrays, read_manifest
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.synthesizer import Synthesizer
-from myxtts.synthesis.voice import CONFIG_FILE, read_voice_config, read_voice_tokenizer
+from myxtts.synthesis.voice import CONFIG_FILE, learnt_all_clips, read_voice_config, read_voice_tokenizer
 from tests.corpus_maker import make_ljspeech
 from tests.processes import run_script
 from tests.voice_maker import make_voice, noise
@@ -158,10 +159,13 @@ def test_a_normed_voice_without_its_dvae_is_refused(tmp_path: Path) -> None:
 def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Path, tmp_path: Path) -> None:
     from myxtts.cli.export import main
 
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "voice").symlink_to(voice)
+    shutil.copytree(voice, tmp_path / "run" / "voice")
+    config = read_voice_config(voice)
+    folders = dataclasses.replace(config.data, train_data="/mine", val_data="/held")
+    dataclasses.replace(config, data=folders).to_yaml(tmp_path / "run" / "voice" / CONFIG_FILE)
 
     assert main([str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    assert main([str(tmp_path / "out"), str(tmp_path / "again")]) == 0
 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "config.yaml", "manifest.json", "model.safetensors", "speakers.safetensors", "tokenizer.json",
@@ -172,6 +176,10 @@ def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Pa
     exported = load_voice(tmp_path / "out")
     assert (exported.longest_tokens, list(exported.speakers)) == (60, ["anna", "omid"])
     assert exported.config.training == XTTSConfig().training
+    assert (exported.config.data.train_data, exported.config.data.val_data) == (None, None)
+    assert learnt_all_clips(tmp_path / "out"), "no clip of its training folder was held out"
+    assert learnt_all_clips(tmp_path / "again")
+    assert not learnt_all_clips(voice)
     with pytest.raises(UsageError, match="not an empty folder"):
         main([str(tmp_path / "run"), str(tmp_path / "out")])
     with pytest.raises(OutputError, match=r"config\.yaml/out cannot be written"):

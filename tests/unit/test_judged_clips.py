@@ -44,6 +44,15 @@ def test_a_folder_that_the_run_does_not_know_is_taken_only_where_all_of_it_was_n
     assert "--all-clips" in caught.value.hint
 
 
+def test_an_exported_voice_that_learnt_all_of_its_folder_is_judged_only_with_clips_that_were_never_heard(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DataError, match="exported from a run with --val-data") as caught:
+        holds_all_out(DataConfig(), tmp_path / "mine", learnt_all=True)
+    assert "--all-clips" in caught.value.hint
+    assert not holds_all_out(DataConfig(), tmp_path / "mine")
+
+
 class Mute:
     """A voice that cannot speak: only real clips are judged."""
 

@@ -10,10 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
 from myxtts.errors import CheckpointError, TrainingError
-from myxtts.training.run_folder import RunFolder, corpus_marks, refuse_other_corpus
+from myxtts.training.run_folder import RunFolder, corpus_marks, from_anywhere, refuse_other_corpus
 from tests.corpus_maker import make_ljspeech, settings
+
+
+def test_a_run_knows_its_corpora_from_any_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    data = from_anywhere(DataConfig(train_data="mine", val_data="/elsewhere/held"))
+
+    monkeypatch.chdir("/")
+    assert (data.train_data, data.val_data) == (str(tmp_path / "mine"), "/elsewhere/held")
+    assert from_anywhere(DataConfig(train_data="/mine")).val_data is None
 
 
 def test_a_run_that_saved_nothing_binds_no_later_one(tmp_path: Path) -> None:
