@@ -85,13 +85,13 @@ def _judge_errors(rows: Sequence[Row]) -> list[str]:
 
 
 def write_page(
-    path: Path, title: str, rows: Sequence[Row], summaries: Sequence[Summary], judges: Judges, sounds: Path
+    path: Path, title: str, rows: Sequence[Row], summaries: Sequence[Summary], lines_below: Sequence[str], sounds: Path
 ) -> None:
     """One page that needs nothing else; sounds of the first items are in it, all lie in their folder."""
     style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
     head, *lines = table(summaries)
     figures = _line(head, "th") + "".join(_line(line, "td") for line in lines)
-    said = "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(judges, rows, summaries))
+    said = "".join(f'<p class="soft">{escape(note)}</p>' for note in lines_below)
     groups = dict.fromkeys(row.group for row in rows)
     sections = "".join(_group(group, [row for row in rows if row.group == group], sounds) for group in groups)
     page = (

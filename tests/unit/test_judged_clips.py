@@ -194,3 +194,24 @@ def test_an_answer_that_is_no_text_is_the_recognisers_error(tmp_path: Path) -> N
     result = evaluate_into(tmp_path, "A test", Mute(), Judges(recogniser=Wordless(set())), two_clips_each("anna"), {})
 
     assert any("it answered None, which is no text" in note for note in result.notes)
+
+
+def test_what_was_judged_before_an_interruption_stays_and_says_that_it_is_not_all(tmp_path: Path) -> None:
+    class Interrupted(Mute):
+        def speak(self, text: str, **manner: Any) -> Any:
+            if text == "stop":
+                raise KeyboardInterrupt
+            return super().speak(text, **manner)
+
+    clip = np.zeros(400, np.float32)
+    items = [
+        Item(id=text, text=text, language="en", speaker="anna", reference=clip, real=clip) for text in ("one", "stop")
+    ]
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_into(tmp_path, "A test", Interrupted(), Judges(), items, {})
+
+    content = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
+    assert (content["texts"], content["texts_judged"]) == (2, 1)
+    assert {row["item"] for row in content["utterances"]} == {"one"}
+    assert "1 of 2 texts were judged" in (tmp_path / "evaluation.html").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from myxtts.errors import ConfigError, MissingDependencyError
 from myxtts.evaluation import judges as judging
 from myxtts.evaluation.evaluate import Row, summarise
 from myxtts.evaluation.judges import Judges, Moonshine, add_phone_judge, load_recogniser, refuse_without_judges
-from myxtts.evaluation.page import text_table, write_page
+from myxtts.evaluation.page import notes, text_table, write_page
 from myxtts.evaluation.scoring import (
     ErrorCount,
     character_errors,
@@ -98,7 +98,8 @@ def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
 def test_the_page_escapes_texts_and_says_what_is_missing(tmp_path: Path) -> None:
     judges = Judges(missing=["naturalness needs distillmos"])
     rows = [row("speech", heard="high")]
-    write_page(tmp_path / "e.html", "A & B", rows, summarise(rows), judges, tmp_path / "sounds")
+    summaries = summarise(rows)
+    write_page(tmp_path / "e.html", "A & B", rows, summaries, notes(judges, rows, summaries), tmp_path / "sounds")
 
     page = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert "&lt;Hi&gt;" in page
