@@ -80,7 +80,7 @@ def _judge_errors(rows: Sequence[Row]) -> list[str]:
     for judge in dict.fromkeys(judge for row in rows for judge in row.judge_errors):
         failed = [row for row in rows if judge in row.judge_errors]
         first = f"{failed[0].item} ({failed[0].system}): {failed[0].judge_errors[judge]}"
-        lines.append(f"{judge} failed on {len(failed)} sounds, first on {first}")
+        lines.append(f"{judge} failed on {len(failed)} sound{'s' * (len(failed) > 1)}, first on {first}")
     return lines
 
 
