@@ -37,17 +37,16 @@ INDEX_TYPES = {"wave_samples": "<u4", "text_tokens": "<u4", "speaker": "<i4", "l
 HOLDOUT_EVERY = 20
 
 
-def is_held_out(clip: int, every: int = HOLDOUT_EVERY) -> bool:
-    """Whether a clip is kept from training: one of each `every` in a row, at a place that changes from row to row.
+def held_out_of(clips: int, every: int = HOLDOUT_EVERY) -> NDArray[np.int64]:
+    """Those of so many clips that are kept from training: one of each `every` in a row, one at least of two clips.
 
-    Corpora repeat: every 20th clip of four speakers who take turns is always the same speaker.
+    Its place changes from row to row. Corpora repeat: every 20th clip of four speakers who take turns is always the
+    same speaker.
     """
-    row, place = divmod(clip, every)
-    return place == _held_place(row, every)
-
-
-def _held_place(row: int, every: int) -> int:
-    return zlib.crc32(row.to_bytes(8, "little")) % every
+    rows = range(-(-clips // every))
+    held = np.array([row * every + zlib.crc32(row.to_bytes(8, "little")) % every for row in rows], np.int64)
+    held = held[held < clips]
+    return held if len(held) or clips < 2 else np.array([clips - 1], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +102,8 @@ class PreparedCorpus:
 
     def split(self, holdout_every: int = HOLDOUT_EVERY) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Clips to train on and clips held out: one of every `holdout_every`, one at least of two clips."""
-        clips = np.arange(len(self), dtype=np.int64)
-        held = np.zeros(len(self), bool)
-        rows = range(-(-len(self) // holdout_every))
-        chosen = np.array([row * holdout_every + _held_place(row, holdout_every) for row in rows], np.int64)
-        held[chosen[chosen < len(self)]] = True
-        if not held.any() and len(self) > 1:
-            held[-1] = True
-        return clips[~held], clips[held]
+        held = held_out_of(len(self), holdout_every)
+        return np.delete(np.arange(len(self), dtype=np.int64), held), held
 
     def _decoded(self, clip: int, decode: Callable[[bytes], Decoded]) -> Decoded:
         if not 0 <= clip < len(self):

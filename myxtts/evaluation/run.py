@@ -42,28 +42,26 @@ def evaluate_into(
 ) -> Evaluated:
     """Speak and judge all items and write the results into `folder`; `guards=None` judges the bare model.
 
-    It may take hours: the results are written after each item, so that whatever ends it, what was judged stays.
+    Where it is ended early, by Ctrl-C or by an error, what was judged until then is written.
     """
     sounds = folder / SOUNDS
     with writing(folder):
         sounds.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-
-    def after_each(done: int, total: int) -> None:
-        if done < total:
-            _write(folder, title, rows, judges, about, done, total)
-        if progress is not None:
-            progress(done, total)
-
-    for row in Evaluation(synthesizer, judges, sounds, seed=seed, guards=guards).run(items, after_each):
-        rows.append(row)  # one by one: `after_each` reads them
-    return _write(folder, title, rows, judges, about, len(items), len(items))
+    try:
+        for row in Evaluation(synthesizer, judges, sounds, seed=seed, guards=guards).run(items, progress):
+            rows.append(row)  # one by one, so that those before an error are there
+    except BaseException:
+        if rows:
+            _write(folder, title, rows, judges, about, len(items))
+        raise
+    return _write(folder, title, rows, judges, about, len(items))
 
 
 def _write(
-    folder: Path, title: str, rows: Sequence[Row], judges: Judges, about: dict[str, Any], done: int, total: int
+    folder: Path, title: str, rows: Sequence[Row], judges: Judges, about: dict[str, Any], total: int
 ) -> Evaluated:
-    summaries = summarise(rows)
+    summaries, done = summarise(rows), len({row.item for row in rows})
     unfinished = [f"not finished: {done} of {total} texts were judged"] if done < total else []
     said = [*unfinished, *notes(judges, rows, summaries)]
     content = as_json(rows, summaries, judges, {**about, "texts": total, "texts_judged": done})

@@ -11,7 +11,7 @@ import pytest
 from myxtts.data.batching import BatchSource, batches, padding_share
 from myxtts.data.ljspeech import LJSpeechDataset
 from myxtts.data.prepare import prepare
-from myxtts.data.prepared import PreparedCorpus, is_held_out
+from myxtts.data.prepared import PreparedCorpus, held_out_of
 from myxtts.errors import DataError
 from tests.corpus_maker import batch_digest, make_ljspeech, settings
 
@@ -167,7 +167,7 @@ def test_the_documented_entry_gives_clips_and_batches(prepared: PreparedCorpus) 
     train, held_out = (LJSpeechDataset(corpus, config, subset=part) for part in ("train", "val"))
 
     assert (len(train), len(held_out)) == (57, 3)
-    assert {record.id for record in held_out} == {f"clip_{clip}" for clip in range(60) if is_held_out(clip)}
+    assert {record.id for record in held_out} == {f"clip_{clip}" for clip in held_out_of(60)}
     assert not {record.id for record in held_out} & {record.id for record in train}
     clips = np.concatenate([batch["clip"] for batch in train.batches(seed=1, epochs=1)])
     assert sorted(clips.tolist()) == train.clips.tolist()
