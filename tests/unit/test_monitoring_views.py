@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from myxtts.cli import monitor
-from myxtts.errors import DataError
+from myxtts.errors import DataError, OutputError
 from myxtts.monitoring.charts import Series, line_chart, smooth, thin, ticks
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
@@ -345,6 +345,15 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path)
     with pytest.raises(DataError, match="not the folder of a run"):
         monitor.main([str(tmp_path)])
+
+
+def test_a_report_that_cannot_be_written_or_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path)
+    (run_dir / "report.html").mkdir()
+    with pytest.raises(OutputError, match=r"report\.html cannot be written: Is a directory"):
+        monitor.main([str(run_dir), "--report"])
+    with pytest.raises(DataError, match=r"events\.jsonl cannot be read: File name too long"):
+        monitor.main([str(tmp_path / ("a" * 300))])
 
 
 def test_monitor_once_prints_what_is_known_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
