@@ -1,6 +1,6 @@
 """YAML in and out, strictly, and the order of precedence: flags over YAML over preset over default.
 
-A file may group settings by part (`training: {multi_gpu: true}`) or give them flat (`multi_gpu: true`).
+A file may group settings by part (`training: {multi_gpu: true}`) or give them flat (`multi_gpu: true`), each once.
 Types are checked against the dataclasses, so a wrong one is reported here and not deep inside a run.
 """
 

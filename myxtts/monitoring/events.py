@@ -1,8 +1,8 @@
 """The run's event log: `events.jsonl`, one JSON object a line, only ever appended to.
 
 Every event has `event` (its name) and `time` (seconds since 1970). `VOCABULARY` lists the names and the fields that
-readers may rely on; a writer may add more. A line is written whole with one system call, so that a killed run
-leaves at most a torn last line, which readers skip and the next writer closes. Numbers that are not finite are
+readers may rely on; a writer may add more. A line is written whole with one system call, so that a killed run or a
+full disk leaves at most a torn last line, which readers skip and the next line closes. Numbers that are not finite are
 written as null: JSON has no NaN.
 
 | event | when | fields |

@@ -333,6 +333,13 @@ def test_the_report_reads_no_file_outside_the_run(tmp_path: Path) -> None:
     assert page.count("is not there") == 2
 
 
+def test_a_sample_that_cannot_be_read_is_said_in_the_report(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.write("sample", stage="gpt", step=1, path=f"{'a' * 300}.wav")
+
+    assert "a.wav cannot be read: File name too long" in write_report(tmp_path).read_text()
+
+
 def test_a_run_that_has_only_started_has_a_report(tmp_path: Path) -> None:
     with EventLog(tmp_path / "events.jsonl") as log:
         log.write("run_start", version="0.1.0")
