@@ -21,6 +21,7 @@ from types import FrameType
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
+from myxtts.config.checks import at_least, in_range
 from myxtts.errors import ConfigError, TrainingError
 from myxtts.files import writing
 from myxtts.monitoring.events import read_events
@@ -70,11 +71,8 @@ class DemoOptions:
     """Show the traceback of an error."""
 
     def __post_init__(self) -> None:
-        if self.minutes <= 0 or self.sentences < 1:
-            raise ConfigError(
-                f"--minutes is {self.minutes} and --sentences {self.sentences}, both must be above 0",
-                hint="the defaults are 18 and 60",
-            )
+        in_range("--minutes", self.minutes, 0.01, 100_000, hint="the default is 18")
+        at_least("--sentences", self.sentences, 1, hint="the default is 60")
 
     @property
     def home(self) -> Path:

@@ -15,6 +15,7 @@ import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.errors import DataError
+from myxtts.files import writing
 
 if TYPE_CHECKING:
     from myxtts.monitoring.events import EventFollower
@@ -47,18 +48,24 @@ OPTIONS = MonitorArgs
 def main(argv: list[str]) -> int:
     args = parse_options(MonitorArgs, argv, command="monitor")
     log = args.run / "events.jsonl"
-    if not log.is_file():
+    try:
+        log.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{args.run} is not the folder of a run: it has no events.jsonl",
             hint="give the folder that --run-dir named; it appears when training starts",
-        )
+        ) from None
+    except OSError as error:
+        raise DataError(f"{log} cannot be read: {error.strerror}", hint="check the path and its rights") from error
     from myxtts.monitoring.console import print_snapshot
     from myxtts.monitoring.events import EventFollower
     from myxtts.monitoring.report import write_report
     from myxtts.monitoring.run_state import RunState
 
     if args.report:
-        print(write_report(args.run))
+        with writing(args.run / "report.html"):
+            report = write_report(args.run)
+        print(report)
         return 0
     follower = EventFollower(log)
     if args.once:

@@ -6,8 +6,10 @@ and the training's loss must fall. A part that fails stops the check, because th
 
 from __future__ import annotations
 
+import math
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,8 @@ from myxtts.errors import DeviceError, MyXTTSError
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.plan_log import configuration_lines
+
+Part = Callable[[], Iterator[str]]
 
 RULE = "=" * 60
 TRAINING_STEPS = 12
@@ -50,7 +54,7 @@ OPTIONS = ValidateOptions
 def main(argv: list[str]) -> int:
     options = parse_options(ValidateOptions, argv, command="validate")
     check = DualPipelineCheck(options)
-    parts: list[tuple[str, Callable[[], Iterator[str]]]] = [
+    parts: list[tuple[str, Part]] = [
         ("Checking prerequisites", check.prerequisites),
         ("Validating device placement", check.placement),
         ("Creating the model on the model GPU", check.model_creation),
@@ -58,17 +62,38 @@ def main(argv: list[str]) -> int:
         ("Simulating training through the pipeline", check.training),
     ]
     print(f"{RULE}\nDual-GPU Pipeline Validation\n{RULE}")
+    return run_parts(parts)
+
+
+def run_parts(parts: Sequence[tuple[str, Part]]) -> int:
+    """Print what each part found, up to the first that fails; the exit code."""
     for number, (title, part) in enumerate(parts, start=1):
         print(f"\n{number}. {title}...", flush=True)
-        try:
-            for line in part():
-                print(f"   ok    {line}", flush=True)
-        except MyXTTSError as error:
-            print(f"   FAIL  {error.problem}\n         {error.hint}")
+        failure = _failure_of(part)
+        if failure is not None:
+            print(f"   FAIL  {failure.problem}\n         {failure.hint}")
             print(f"\n{RULE}\nPart {number} of {len(parts)} failed.\n{RULE}")
             return 1
     print(f"\n{RULE}\nAll {len(parts)} parts passed.\n{RULE}")
     return 0
+
+
+def _failure_of(part: Part) -> MyXTTSError | None:
+    try:
+        for line in part():
+            print(f"   ok    {line}", flush=True)
+    except MyXTTSError as error:
+        return error
+    except _tensorflow_errors() as error:
+        first_line = str(error).strip().partition("\n")[0]
+        return DeviceError(f"TensorFlow: {first_line}", hint="run myxtts doctor and report both outputs")
+    return None
+
+
+def _tensorflow_errors() -> tuple[type[Exception], ...]:
+    """What its operations raise: none as long as it is not loaded."""
+    tensorflow = sys.modules.get("tensorflow")
+    return () if tensorflow is None else (tensorflow.errors.OpError,)
 
 
 class DualPipelineCheck:
@@ -170,15 +195,23 @@ class DualPipelineCheck:
                 _require_device(batch.tensors["mel"], self._plan.model.name, "the mel that training received")
                 losses.append(self._trainer.learn([batch]).loss)
             figures = pipeline.telemetry.window()
-        if losses[-1] >= losses[0]:
-            raise DeviceError(
-                f"the loss did not fall: {losses[0]:.3f} to {losses[-1]:.3f} in {TRAINING_STEPS} steps",
-                hint="the devices compute wrongly, or we do: run myxtts doctor and report both outputs",
-            )
+        require_falling(losses)
         yield f"buffer ready after {ready.waited_s:.1f} s with {ready.depth} batches"
         yield f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {TRAINING_STEPS} steps"
         busy = ", ".join(f"{device} {share:.0%}" for device, share in figures.device_busy.items())
         yield f"busy shares: {busy}"
+
+
+def require_falling(losses: Sequence[float]) -> None:
+    """Refuses a loss that did not fall, which NaN never does."""
+    first, last = losses[0], losses[-1]
+    if math.isfinite(first) and last < first:
+        return
+    what = "did not fall" if math.isfinite(first) and math.isfinite(last) else "is no longer a number"
+    raise DeviceError(
+        f"the loss {what}: {first:.3f} to {last:.3f} in {len(losses)} steps",
+        hint="the devices compute wrongly, or we do: run myxtts doctor and report both outputs",
+    )
 
 
 class ToneSource:

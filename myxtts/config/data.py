@@ -52,10 +52,12 @@ class CorpusConfig:
         at_least("--min-clip-seconds", self.min_clip_seconds, 0.05, hint="the default is 0.4")
         at_least("--max-text-chars", self.max_text_chars, 1, hint="the default is 400")
         in_range("--max-refused-share", self.max_refused_share, 0.0, 1.0, hint="1 accepts any number of refusals")
+        defaults = "the defaults are 0.4 and 20 seconds"
+        at_least("--max-clip-seconds", self.max_clip_seconds, 0.05, hint=defaults)
         if self.max_clip_seconds <= self.min_clip_seconds:
             raise ConfigError(
                 f"--max-clip-seconds is {self.max_clip_seconds}, not above --min-clip-seconds {self.min_clip_seconds}",
-                hint="the defaults are 0.4 and 20 seconds",
+                hint=defaults,
             )
 
 

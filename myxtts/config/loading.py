@@ -1,12 +1,13 @@
 """YAML in and out, strictly, and the order of precedence: flags over YAML over preset over default.
 
-A file may group settings by part (`training: {multi_gpu: true}`) or give them flat (`multi_gpu: true`).
+A file may group settings by part (`training: {multi_gpu: true}`) or give them flat (`multi_gpu: true`), each once.
 Types are checked against the dataclasses, so a wrong one is reported here and not deep inside a run.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,16 +19,24 @@ from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 from myxtts.files import replacing
 
+_EXPONENT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
+"""Numbers such as 1e-4, which PyYAML takes for text: it wants 1.0e-4."""
+
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Settings of a YAML file as flat keyword arguments of `XTTSConfig`, every name and type checked."""
     path = Path(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # A SafeLoader that refuses what it would read over; nothing else of it is changed.
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_OnceLoader)
     except FileNotFoundError:
         raise ConfigError(f"configuration file {path} does not exist", hint="check the path after --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration file {path} cannot be read: {error}", hint="it must be UTF-8 text") from None
+    except _TwiceError as error:
+        raise ConfigError(
+            f"setting {error.name} stands twice in {path}, at line {error.line}", hint="remove one of the two"
+        ) from None
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where is not None else ""
@@ -42,25 +51,56 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
             f"configuration file {path} holds a {type(content).__name__}, not settings",
             hint="one setting a line, as in: batch_size: 16",
         )
-    return flatten(content)
+    return _flatten(content, path)
 
 
-def flatten(content: dict[str, Any]) -> dict[str, Any]:
+class _TwiceError(yaml.YAMLError):
+    """A key that stands twice in one mapping, of which YAML libraries take the last."""
+
+    def __init__(self, name: str, line: int) -> None:
+        super().__init__(name, line)
+        self.name, self.line = name, line
+
+
+class _OnceLoader(yaml.SafeLoader):
+    """Asks before merge keys (`<<`) are resolved: what they bring may be given again."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise _TwiceError(key.value, key.start_mark.line + 1)
+                seen.add(key.value)
+        return node
+
+
+def _flatten(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """Grouped or flat settings as one flat, checked mapping."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        if key in PARTS:
-            if not isinstance(value, dict):
-                raise ConfigError(f"setting {key!r} is {value!r}, must hold settings", hint=f"indent them below {key}:")
-            for name, inner in value.items():
-                names = [item.name for item in dataclasses.fields(PARTS[key])]
-                if name not in names:
-                    raise unknown_name(f"setting of {key}", str(name), names)
-                flat[name] = _checked(str(name), inner)
-        else:
-            part_of(str(key))
-            flat[str(key)] = _checked(str(key), value)
+        for name, inner in _settings_of(str(key), value):
+            if name in flat:
+                raise ConfigError(
+                    f"setting {name} stands twice in {path}: by itself and below {part_of(name)}:",
+                    hint="remove one of the two",
+                )
+            flat[name] = _checked(name, inner)
     return flat
+
+
+def _settings_of(key: str, value: Any) -> list[tuple[str, Any]]:
+    """One setting, or all of a part."""
+    if key not in PARTS:
+        return [(key, value)]
+    if not isinstance(value, dict):
+        raise ConfigError(f"setting {key!r} is {value!r}, must hold settings", hint=f"indent them below {key}:")
+    names = [item.name for item in dataclasses.fields(PARTS[key])]
+    for name in value:
+        if name not in names:
+            raise unknown_name(f"setting of {key}", str(name), names)
+    return list(value.items())
 
 
 def as_plain_values(config: XTTSConfig) -> dict[str, dict[str, Any]]:
@@ -91,8 +131,10 @@ def _checked(name: str, value: Any) -> Any:
     hint_type = get_type_hints(PARTS[part_of(name)])[name]
     if isinstance(value, list):
         value = tuple(value)
-    if type(value) is int and _accepts(hint_type, 0.5) and not _accepts(hint_type, 1):
+    if _accepts(hint_type, 0.5) and (type(value) is int or (type(value) is str and _EXPONENT.fullmatch(value))):
         value = float(value)
+    if name == "visible_gpus" and type(value) is int:
+        value = str(value)  # One GPU of a list that is written with commas.
     if not _accepts(hint_type, value):
         raise ConfigError(
             f"setting {name} is {value!r} ({type(value).__name__}), must be {_describe(hint_type)}",

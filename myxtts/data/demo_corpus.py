@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.audio.io import write_audio
+from myxtts.config.checks import at_least
 from myxtts.data.demo_texts import DEMO_LANGUAGES, Kind, draw_text, heldout_texts, is_held_out, overlap
 from myxtts.data.espeak import ESPEAK_SAMPLE_RATE, EspeakVoice, speak
 from myxtts.errors import ConfigError, DataError
-from myxtts.files import replacing
+from myxtts.files import replacing, writing
 from myxtts.text.languages import find_language
 from myxtts.text.normalise import normalise
 from myxtts.text.phonemes import phonemes_of_many
@@ -142,19 +143,23 @@ def write_demo_corpus(
 
     `progress(done, total)` is called in the calling thread after each batch of clips.
     """
+    at_least("--workers", workers, 1, hint="leave it out for one a core")
     target = Path(folder)
     clips = plan_corpus(settings)
     plan_file, metadata = target / "demo.json", target / "metadata.csv"
     described = _describe(settings, clips)
-    _claim(target, plan_file, described)
-    if metadata.exists():
-        return target
     wavs = target / "wavs"
-    wavs.mkdir(exist_ok=True)
-    missing = [clip for clip in clips if not (wavs / f"{clip.id}.wav").exists()]
+    with writing(target):
+        _claim(target, plan_file, described)
+        if metadata.exists():
+            return target
+        wavs.mkdir(exist_ok=True)
+        missing = [clip for clip in clips if not (wavs / f"{clip.id}.wav").exists()]
     _speak_all(missing, wavs, workers or os.cpu_count() or 1, len(clips), progress)
-    _write_whole(target / "phonemes.csv", _phoneme_lines(clips))
-    _write_whole(metadata, [f"{c.id}|{c.text}|{c.normalised}|{c.speaker}|{c.language}" for c in clips])
+    phonemes = _phoneme_lines(clips)
+    with writing(target):
+        _write_whole(target / "phonemes.csv", phonemes)
+        _write_whole(metadata, [f"{c.id}|{c.text}|{c.normalised}|{c.speaker}|{c.language}" for c in clips])
     _logger.info("demo corpus of %d clips is in %s", len(clips), target)
     return target
 
@@ -168,10 +173,7 @@ def _describe(settings: DemoSettings, clips: Sequence[DemoClip]) -> dict[str, An
 
 def _claim(target: Path, plan_file: Path, described: dict[str, Any]) -> None:
     """Make the folder ours, or refuse one that holds something else."""
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{target} cannot be made: {error.strerror}", hint="choose another folder") from error
+    target.mkdir(parents=True, exist_ok=True)
     if plan_file.exists():
         try:
             found = json.loads(plan_file.read_text(encoding="utf-8"))

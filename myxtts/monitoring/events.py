@@ -1,8 +1,8 @@
 """The run's event log: `events.jsonl`, one JSON object a line, only ever appended to.
 
 Every event has `event` (its name) and `time` (seconds since 1970). `VOCABULARY` lists the names and the fields that
-readers may rely on; a writer may add more. A line is written whole with one system call, so that a killed run
-leaves at most a torn last line, which readers skip and the next writer closes. Numbers that are not finite are
+readers may rely on; a writer may add more. A line is written whole with one system call, so that a killed run or a
+full disk leaves at most a torn last line, which readers skip and the next line closes. Numbers that are not finite are
 written as null: JSON has no NaN.
 
 | event | when | fields |
@@ -76,10 +76,8 @@ class EventLog:
         self._subscribers: list[Callable[[Event], None]] = []
         self._write_failed = False
         path.parent.mkdir(parents=True, exist_ok=True)
-        torn = _ends_torn(path)
+        self._torn = _ends_torn(path)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        if torn:
-            os.write(self._file, b"\n")
 
     def subscribe(self, listener: Callable[[Event], None]) -> None:
         """`listener` gets every later event, as a reader of the file would, on the writer's thread."""
@@ -113,14 +111,24 @@ class EventLog:
         self.close()
 
     def _append(self, line: bytes) -> None:
-        """A full disk must not end a training run for the sake of its log: it is said once, and the line is lost."""
+        """A full disk must not end a training run for the sake of its log: it is said once, and the line is lost.
+
+        A line after one that is torn begins with the end of that one.
+        """
+        if self._torn:
+            line = b"\n" + line
+        failure = ""
         try:
-            os.write(self._file, line)
-            self._write_failed = False
+            written = os.write(self._file, line)
         except OSError as error:
-            if not self._write_failed:
-                logger.warning("cannot write %s (%s); events are lost until it can be written", self.path, error)
-            self._write_failed = True
+            written, failure = 0, str(error)
+        if written > 0:
+            self._torn = line[written - 1 : written] != b"\n"
+        if written < len(line):
+            failure = failure or f"{written} of {len(line)} bytes were taken"
+        if failure and not self._write_failed:
+            logger.warning("cannot write %s (%s); events are lost until it can be written", self.path, failure)
+        self._write_failed = bool(failure)
 
 
 class ProgressEvents:

@@ -223,13 +223,16 @@ def _sample(event: Event, run_dir: Path) -> str:
 
 def audio_player(run_dir: Path, name: str) -> str:
     """The audio inside the page; files outside the run folder are never read."""
-    path = (run_dir / name).resolve()
-    kind = AUDIO_TYPES.get(path.suffix.lower())
-    if kind is None or not path.is_relative_to(run_dir.resolve()) or not path.is_file():
-        return f'<span class="soft">{escape(name)} is not there</span>'
-    if path.stat().st_size > MOST_SAMPLE_BYTES:
-        return f'<span class="soft">{escape(name)} (too long to put here)</span>'
-    data = base64.b64encode(path.read_bytes()).decode()
+    try:
+        path = (run_dir / name).resolve()
+        kind = AUDIO_TYPES.get(path.suffix.lower())
+        if kind is None or not path.is_relative_to(run_dir.resolve()) or not path.is_file():
+            return f'<span class="soft">{escape(name)} is not there</span>'
+        if path.stat().st_size > MOST_SAMPLE_BYTES:
+            return f'<span class="soft">{escape(name)} (too long to put here)</span>'
+        data = base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        return f'<span class="soft">{escape(name)} cannot be read: {escape(str(error.strerror))}</span>'
     return f'<audio controls preload="metadata" src="data:{kind};base64,{data}"></audio>'
 
 

@@ -23,7 +23,7 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.training import ALIGNMENT_WEIGHT, Stage, VoicePart
 from myxtts.data.corpora import list_corpus
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.errors import CheckpointError, ConfigError
+from myxtts.errors import CheckpointError, ConfigError, DataError
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
@@ -279,18 +279,43 @@ def grown(arrays: dict[str, NDArray[Any]], old: Tokenizer, new: Tokenizer, *, se
 
 def clips_that_fit(prepared: PreparedCorpus, clips: NDArray[Any], model: ModelConfig) -> NDArray[Any]:
     """The clips whose text and audio the GPT has positions for; the others are counted in the log."""
+    too_long = _too_long(prepared, clips, model)
+    fits = ~np.any(list(too_long.values()), axis=0)
+    if not fits.all():
+        logger.warning(
+            "%d of %d clips are left out, longer than the model takes: %s",
+            int((~fits).sum()),
+            len(clips),
+            _counts(too_long),
+        )
+    kept: NDArray[Any] = clips[fits]
+    return kept
+
+
+def nothing_fits(prepared: PreparedCorpus, model: ModelConfig) -> DataError:
+    """Which limits left no clip of a corpus to learn from, those of preparing it included."""
+    problem = f"no clip is left to learn from; of {len(prepared.index)} that were prepared, "
+    problem += _counts(_too_long(prepared, np.arange(len(prepared.index)), model))
+    hint = "cut long clips and texts into shorter ones, or raise these limits of the model"
+    if prepared.report["refused"]:
+        reasons = [f"{reason} ({count})" for reason, count in prepared.report["refused_by_reason"].items()]
+        problem += f"; preparing refused {prepared.report['refused']}: {', '.join(reasons[:3])}"
+        hint += "; what preparing refuses is for --max-text-chars and --max-clip-seconds to say"
+    return DataError(problem, hint=hint)
+
+
+def _too_long(prepared: PreparedCorpus, clips: NDArray[Any], model: ModelConfig) -> dict[str, NDArray[Any]]:
+    """For each limit of the model, in words, which of the clips are above it."""
     from myxtts.training.alignment import codes_of
 
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     codes = codes_of(np.asarray(prepared.index.wave_samples)[clips].astype(np.int64))
-    fits = (tokens <= model.max_text_tokens) & (codes <= model.max_clip_codes)
-    if not fits.all():
-        logger.warning(
-            "%d of %d clips are left out: longer than the %d text tokens and %d audio codes of the model",
-            int((~fits).sum()),
-            len(clips),
-            model.max_text_tokens,
-            model.max_clip_codes,
-        )
-    kept: NDArray[Any] = clips[fits]
-    return kept
+    audio = f"{model.max_clip_codes} audio codes (--max-audio-tokens {model.max_audio_tokens})"
+    return {
+        f"{model.max_text_tokens} text tokens (--max-text-tokens)": tokens > model.max_text_tokens,
+        audio: codes > model.max_clip_codes,
+    }
+
+
+def _counts(too_long: dict[str, NDArray[Any]]) -> str:
+    return " and ".join(f"{above.sum()} have more than {limit}" for limit, above in too_long.items() if above.any())

@@ -28,6 +28,7 @@ from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.alignment import Alignments, aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.optim import AdamW
 from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for, with_steps
@@ -85,6 +86,8 @@ class StageRun:
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
         self._alignments: dict[Path, Alignments] = {}
+        if not len(train.clips):
+            raise nothing_fits(train.prepared, self.config.model)
         source = self._source(self._train)
         self.total_steps = total_steps(self.config, stage, source.batches_per_epoch)
         source.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -187,8 +188,12 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
     assert command[:5] == ["train", "--train-data", "c", "--run-dir", "r"]
     assert command[-2:] == ["--max-steps", "5"]
     assert myxtts(*command, "--dry-run").returncode == 0
-    with pytest.raises(ConfigError, match="--minutes"):
-        DemoOptions(minutes=0.0)
+
+
+@pytest.mark.parametrize("minutes", [0.0, math.nan, math.inf])
+def test_a_demo_of_no_or_of_endless_minutes_is_refused(minutes: float) -> None:
+    with pytest.raises(ConfigError, match=f"--minutes is {minutes}"):
+        DemoOptions(minutes=minutes)
 
 
 DEMO_THAT_WAITS = """

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.processes import run, run_forked
+from tests.processes import run, run_forked, run_script
+
+TOO_MUCH = """
+from myxtts.cli import validate
+
+validate.TRANSFER_MB = 2**28  # more than any address space
+check = validate.DualPipelineCheck(validate.ValidateOptions(simulate_gpus=2))
+parts = [("first", check.prerequisites), ("second", check.placement), ("third", check.transfer)]
+print("exit code", validate.run_parts(parts))
+"""
 
 
 def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> None:
@@ -24,3 +33,14 @@ def test_without_gpus_it_exits_1_with_the_cause_and_the_way_to_try_it() -> None:
     assert "needs at least 2 GPUs, found 0 GPUs" in result.stdout
     assert "--simulate-gpus 2" in result.stdout
     assert "Part 1 of 5 failed." in result.stdout
+
+
+def test_an_error_of_tensorflow_fails_its_part_in_one_line() -> None:
+    output = run_script(TOO_MUCH)
+
+    failed = output.split("\n3. third...\n")[1].splitlines()
+    assert failed[0].startswith("   FAIL  TensorFlow: ")
+    assert "OOM" in failed[0]
+    assert "myxtts doctor" in failed[1]
+    assert "Part 3 of 3 failed." in output
+    assert output.endswith("exit code 1\n")

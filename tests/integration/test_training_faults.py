@@ -22,6 +22,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_corpus_of_which_no_clip_fits_the_model_is_refused_with_the_limit(corpus: Path, tmp_path: Path) -> None:
+    flags = arguments(corpus, tmp_path / "run", "--stage", "codec", "--max-steps", "1", "--max-text-tokens", "3")
+
+    result = run_forked(*flags)
+
+    assert result.returncode == 1
+    assert "error: no clip is left to learn from" in result.stderr
+    assert "have more than 3 text tokens (--max-text-tokens)" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 SICK_PRODUCER = """
 import sys, time
 import numpy as np

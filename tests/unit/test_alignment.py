@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from myxtts.config.model import ModelConfig
+from myxtts.data.prepared import ClipIndex
 from myxtts.models.ctc_paths import edit_distance, error_rate, forced_paths, greedy_labels, spread_blanks
 from myxtts.text.tokenizer import CharacterTokenizer, PhonemeTokenizer
 from myxtts.training.alignment import Alignments, codes_of, spoken_labels
-from myxtts.training.initial_voice import clips_that_fit
+from myxtts.training.initial_voice import clips_that_fit, nothing_fits
 
 BLANK = 3
 
@@ -133,3 +134,26 @@ def test_a_clip_is_left_out_where_its_codes_and_stop_targets_have_no_positions(s
     fitting = clips_that_fit(SimpleNamespace(index=index), np.arange(4), model)  # type: ignore[arg-type]
 
     assert fitting.tolist() == kept
+
+
+def test_where_no_clip_fits_each_limit_and_how_many_are_above_it_are_named() -> None:
+    index = ClipIndex(
+        wave_samples=1024 * np.array([9, 4, 9], np.uint32),
+        text_tokens=np.array([4, 5, 5], np.uint32),
+        speaker=np.zeros(3, np.int32),
+        language=np.zeros(3, np.uint8),
+    )
+    report = {"refused": 7, "refused_by_reason": {"… s, longer than --max-clip-seconds …": 6, "no audio": 1}}
+    prepared = SimpleNamespace(index=index, report=report)
+
+    model = ModelConfig(model_size="tiny", max_text_tokens=4, max_audio_tokens=8)
+
+    error = nothing_fits(prepared, model)  # type: ignore[arg-type]
+
+    assert error.problem == (
+        "no clip is left to learn from; of 3 that were prepared, 2 have more than 4 text tokens (--max-text-tokens) "
+        "and 2 have more than 8 audio codes (--max-audio-tokens 8); "
+        "preparing refused 7: … s, longer than --max-clip-seconds … (6), no audio (1)"
+    )
+    for flag in ("--max-text-chars", "--max-clip-seconds"):
+        assert flag in error.hint

@@ -114,6 +114,17 @@ def test_a_configuration_that_finds_no_room_leaves_the_one_before(tmp_path: Path
         ("multi_gpu: true\ndata_gpu: 0\nmodel_gpu: 1", "--multi-gpu was given beside --data-gpu", "--model-gpu 1,2"),
         ("grad_accum: 0", "--grad-accum is 0", "1 steps"),
         ("model_size: huge", "model_size is 'huge'", "--model-size"),
+        ("learning_rate: 1e-4 and more", "learning_rate is '1e-4 and more' (str), must be a number", "--learning-rate"),
+        ("max_steps: 1e3", "max_steps is '1e3' (str), must be a whole number", "--max-steps"),
+        ("run_dir: 7", "run_dir is 7 (int), must be text", "--run-dir"),
+        ("visible_gpus: true", "visible_gpus is True (bool), must be text or null", "--visible-gpus"),
+        ("visible_gpus: -1", "--visible-gpus is '-1'", '"0,1"'),
+        ("batch_seconds: .inf", "--batch-seconds is inf, must be a finite number", "120 fits"),
+        ("max_clip_seconds: .nan", "--max-clip-seconds is nan, must be a finite number", "0.4 and 20"),
+        ("max_clip_seconds: .inf", "--max-clip-seconds is inf, must be a finite number", "0.4 and 20"),
+        ("min_clip_seconds: 2\nmax_clip_seconds: 2", "--max-clip-seconds is 2.0, not above", "0.4 and 20"),
+        ("model_start_delay: .inf", "--model-start-delay is inf, must be a finite number", "2.0 seconds"),
+        ("dropout: .nan", "--dropout is nan, must be a finite number", "0.1"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_setting_and_the_way_out(
@@ -127,6 +138,49 @@ def test_a_bad_file_is_refused_with_the_setting_and_the_way_out(
 
     assert problem in error.value.problem
     assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: 1\nbuffer_size: 3\nseed: 2",
+        "training:\n  seed: 1\n  keep: 2\n  seed: 2",
+        "training: {seed: 1}\nseed: 2",
+        "seed: 2\ntraining: {seed: 1}",
+    ],
+)
+def test_a_setting_that_stands_twice_is_named_with_its_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"setting seed stands twice in .*config\.yaml"):
+        XTTSConfig.from_yaml(path)
+
+
+def test_a_part_that_stands_twice_is_named_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("training: {seed: 1}\ntraining: {keep: 2}", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"setting training stands twice in .*, at line 2"):
+        XTTSConfig.from_yaml(path)
+
+
+@pytest.mark.parametrize("written", ["1e-4", "1E-4", "+1.e-4", "1.0e-4", "0.0001", ".1e-3", "100e-6"])
+def test_a_rate_may_be_written_as_people_write_it(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"learning_rate: {written}\nbatch_seconds: 1e2\nrun_dir: 1e2\n", encoding="utf-8")
+
+    config = XTTSConfig.from_yaml(path)
+
+    assert config.training.learning_rate == pytest.approx(1e-4)
+    assert (config.data.batch_seconds, config.training.run_dir) == (100.0, "1e2")
+
+
+def test_one_visible_gpu_may_be_written_as_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("visible_gpus: 0\n", encoding="utf-8")
+
+    assert XTTSConfig.from_yaml(path) == XTTSConfig(visible_gpus="0")
 
 
 def test_a_missing_and_a_binary_file_are_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import signal
 import threading
@@ -15,9 +16,10 @@ from myxtts.audio.io import read_audio
 from myxtts.data.demo_corpus import VOICES, DemoSettings, heldout_texts, overlap, plan_corpus, write_demo_corpus
 from myxtts.data.demo_texts import common_words, draw_text, is_held_out
 from myxtts.data.espeak import EspeakVoice, speak
-from myxtts.errors import ConfigError, DataError
+from myxtts.errors import ConfigError, DataError, OutputError
 from myxtts.text.normalise import normalise
 from myxtts.text.phonemes import phonemes
+from tests.limits import no_file_larger_than
 
 SMALL = DemoSettings(minutes=2.5)
 
@@ -111,6 +113,32 @@ def test_a_folder_with_something_else_is_refused(corpus: Path, tmp_path: Path) -
     with pytest.raises(DataError, match="other settings"):
         write_demo_corpus(corpus, DemoSettings(minutes=2.5, seed=7))
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_place_that_takes_no_corpus_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(OutputError, match="file/demo cannot be written: Not a directory"):
+        write_demo_corpus(tmp_path / "file" / "demo", SMALL)
+    with pytest.raises(OutputError, match="demo cannot be written: File too large"), no_file_larger_than(0):
+        write_demo_corpus(tmp_path / "demo", SMALL)
+    assert list((tmp_path / "demo").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["phonemes.csv", "metadata.csv"])
+def test_a_disk_that_is_full_after_the_last_clip_is_named(tmp_path: Path, name: str) -> None:
+    def fill(done: int, total: int) -> None:
+        if done == total:
+            (tmp_path / f".{name}.{os.getpid()}.part").symlink_to("/dev/full")
+
+    with pytest.raises(OutputError, match=f"{tmp_path} cannot be written: No space left"):
+        write_demo_corpus(tmp_path, DemoSettings(minutes=0.05), progress=fill)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path, workers: int) -> None:
+    with pytest.raises(ConfigError, match=f"--workers is {workers}, must be at least 1"):
+        write_demo_corpus(tmp_path, SMALL, workers=workers)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

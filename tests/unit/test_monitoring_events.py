@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from myxtts.monitoring.events import VOCABULARY, EventFollower, EventLog, read_events
+from tests.limits import no_file_larger_than
 
 
 def write_steps(path: Path, steps: range) -> None:
@@ -154,6 +155,44 @@ def test_a_full_disk_is_said_once_and_does_not_stop_the_run(caplog: pytest.LogCa
             log.write("step", stage="gpt", step=step, loss=1.0)
 
     assert len([record for record in caplog.records if "cannot write" in record.message]) == 1
+
+
+def test_a_line_that_a_full_disk_cut_off_costs_no_other_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log, caplog.at_level(logging.WARNING):
+        log.write("step", stage="gpt", step=1, loss=1.0)
+        with no_file_larger_than(path.stat().st_size + 9):
+            for step in (2, 3, 4):
+                log.write("step", stage="gpt", step=step, loss=1.0)
+        assert path.read_bytes().split(b"\n")[-1] != b"", "the line was to be cut"
+        log.write("step", stage="gpt", step=5, loss=1.0)
+        log.write("run_end", reason="finished", message="")
+
+    assert [event.get("step", "end") for event in read_events(path)] == [1, 5, "end"]
+    assert len([record for record in caplog.records if "cannot write" in record.message]) == 1
+
+
+def test_a_disk_that_has_room_for_the_line_end_only_costs_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        for room in (9, 10):
+            with no_file_larger_than(room):
+                log.write("step", stage="gpt", step=room, loss=1.0)
+        log.write("step", stage="gpt", step=11, loss=1.0)
+
+    assert [event["step"] for event in read_events(path)] == [11]
+    assert path.read_bytes().count(b"\n") == 2
+
+
+def test_a_log_that_was_torn_is_opened_on_a_full_disk_too(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"event": "st')
+    with no_file_larger_than(path.stat().st_size):
+        log = EventLog(path)
+    with log:
+        log.write("step", stage="gpt", step=1, loss=1.0)
+
+    assert [event["step"] for event in read_events(path)] == [1]
 
 
 def test_every_event_of_the_vocabulary_is_documented() -> None:

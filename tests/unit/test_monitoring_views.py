@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from myxtts.cli import monitor
-from myxtts.errors import DataError
+from myxtts.errors import DataError, OutputError
 from myxtts.monitoring.charts import Series, line_chart, smooth, thin, ticks
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
@@ -333,6 +333,13 @@ def test_the_report_reads_no_file_outside_the_run(tmp_path: Path) -> None:
     assert page.count("is not there") == 2
 
 
+def test_a_sample_that_cannot_be_read_is_said_in_the_report(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.write("sample", stage="gpt", step=1, path=f"{'a' * 300}.wav")
+
+    assert "a.wav cannot be read: File name too long" in write_report(tmp_path).read_text()
+
+
 def test_a_run_that_has_only_started_has_a_report(tmp_path: Path) -> None:
     with EventLog(tmp_path / "events.jsonl") as log:
         log.write("run_start", version="0.1.0")
@@ -345,6 +352,15 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path)
     with pytest.raises(DataError, match="not the folder of a run"):
         monitor.main([str(tmp_path)])
+
+
+def test_a_report_that_cannot_be_written_or_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path)
+    (run_dir / "report.html").mkdir()
+    with pytest.raises(OutputError, match=r"report\.html cannot be written: Is a directory"):
+        monitor.main([str(run_dir), "--report"])
+    with pytest.raises(DataError, match=r"events\.jsonl cannot be read: File name too long"):
+        monitor.main([str(tmp_path / ("a" * 300))])
 
 
 def test_monitor_once_prints_what_is_known_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,23 +28,15 @@ _SUFFIX_FORMATS = {
 
 def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "en") -> CorpusListing:
     """List a corpus: a folder, or the transcript file inside it when there are several to choose from."""
-    if not corpus.exists():
-        raise DataError(f"{corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
-    language = find_language(language).code
-    root = corpus.parent if corpus.is_file() else corpus
-    name, transcript = _choose(corpus, corpus_format)
-    speaker = root.resolve().name or "speaker"
     try:
-        if transcript is None:
-            listing = read_vctk(root, language=language)
-        elif name == "ljspeech":
-            listing = read_ljspeech(root, transcript, language=language, speaker=speaker)
-        elif name == "common-voice":
-            listing = read_common_voice(root, transcript, language=language, speaker=speaker)
-        else:
-            listing = read_manifest(root, transcript, language=language, speaker=speaker)
+        if not corpus.exists():
+            raise DataError(f"{corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
+        language = find_language(language).code
+        name, transcript = _choose(corpus, corpus_format)
+        listing = _read(corpus, name, transcript, language)
     except OSError as error:
-        raise DataError(f"{error.filename} cannot be read: {error.strerror}", hint="check the rights") from error
+        where = error.filename or corpus
+        raise DataError(f"{where} cannot be read: {error.strerror}", hint="check the path and its rights") from error
     if not listing.entries and not listing.refusals:
         raise DataError(
             f"{corpus} is an empty corpus: {transcript or TEXT_FOLDER} names no clips",
@@ -52,6 +44,18 @@ def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "e
         )
     _settle_languages(listing)
     return listing
+
+
+def _read(corpus: Path, name: str, transcript: Path | None, language: str) -> CorpusListing:
+    root = corpus.parent if corpus.is_file() else corpus
+    speaker = root.resolve().name or "speaker"
+    if transcript is None:
+        return read_vctk(root, language=language)
+    if name == "ljspeech":
+        return read_ljspeech(root, transcript, language=language, speaker=speaker)
+    if name == "common-voice":
+        return read_common_voice(root, transcript, language=language, speaker=speaker)
+    return read_manifest(root, transcript, language=language, speaker=speaker)
 
 
 def _settle_languages(listing: CorpusListing) -> None:

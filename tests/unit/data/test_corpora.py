@@ -253,3 +253,15 @@ def test_a_transcript_file_can_be_given_itself(tmp_path: Path) -> None:
     (root / "metadata_eval.csv").write_text("clip_1|Only this.|Only this.\n")
 
     assert ids(list_corpus(root / "metadata_eval.csv")) == ["clip_1"]
+
+
+def test_a_folder_that_the_system_will_not_look_into_is_named_with_the_reason(tmp_path: Path) -> None:
+    """A name that is too long stands for missing rights, which do not bind root: both are refused by `stat`."""
+    (tmp_path / "a").mkdir()
+    longest = Path(tmp_path, *("a", "..") * ((4095 - len(str(tmp_path))) // len("/a/..")))
+    assert longest.is_dir()
+
+    with pytest.raises(DataError, match=r"/aaa* cannot be read: File name too long"):
+        list_corpus(tmp_path / ("a" * 300))
+    with pytest.raises(DataError, match=r"metadata\.csv cannot be read: File name too long"):
+        list_corpus(longest)
