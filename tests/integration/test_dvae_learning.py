@@ -144,12 +144,13 @@ def test_a_collapsed_codebook_shows_in_its_usage() -> None:
     assert codebook.usage() == 1 / 64
 
 
-def stage_after_one_update(codes: list[int]) -> CodecStage:
-    dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=64))
+def stage_after_one_update(codes: list[int], audio_codes: int = 64) -> CodecStage:
+    dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=audio_codes))
     dvae.build()
     stage = CodecStage(dvae)
-    aftermath = {"latents": np.zeros((1, 8, 4), np.float32), "codes": np.array([codes], np.int32)}
-    stage.after_update({"mel_lengths": np.array([32], np.int32)}, aftermath, step=tf.constant(BYPASS_STEPS))
+    aftermath = {"latents": np.zeros((1, len(codes), 4), np.float32), "codes": np.array([codes], np.int32)}
+    lengths = np.array([4 * len(codes)], np.int32)
+    stage.after_update({"mel_lengths": lengths}, aftermath, step=tf.constant(BYPASS_STEPS))
     return stage
 
 
@@ -164,6 +165,12 @@ def test_training_through_one_code_ends_with_its_reason() -> None:
 
 def test_training_through_several_codes_goes_on() -> None:
     stage_after_one_update(list(range(8))).check(COLLAPSE_CHECK_STEP)
+
+
+def test_a_large_codebook_may_fill_up_slowly_but_not_collapse_either() -> None:
+    stage_after_one_update(list(range(60)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+    with pytest.raises(TrainingError, match="codebook has collapsed"):
+        stage_after_one_update(list(range(40)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
 
 
 def test_padding_neither_moves_nor_counts() -> None:

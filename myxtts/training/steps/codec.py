@@ -21,6 +21,8 @@ BYPASS_STEPS = 150
 """Steps in which the decoder sees the latents themselves: a codebook is useless until the latents mean something."""
 COLLAPSE_CHECK_STEP = 400
 COLLAPSED_USAGE = 0.05
+LARGE_CODEBOOK = 1024
+"""Codes beyond these fill up slowly, which is no collapse."""
 SCALE_BATCHES = 8
 
 
@@ -90,8 +92,8 @@ class CodecStage(TrainingStage):
     def check(self, step: int) -> None:
         if step < COLLAPSE_CHECK_STEP:
             return
-        usage = float(self.dvae.codebook_usage())
-        if usage < COLLAPSED_USAGE:
+        usage, codes = float(self.dvae.codebook_usage()), self.dvae.codebook.codes
+        if usage * codes < COLLAPSED_USAGE * min(codes, LARGE_CODEBOOK):
             raise TrainingError(
                 f"the codebook has collapsed: {usage:.0%} of its codes are in use after step {step}",
                 hint="train the codec on more varied speech, or with a lower --learning-rate; start over with --fresh",
