@@ -6,10 +6,13 @@ out of the corpus.
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from myxtts.data.corpora.audio_files import AudioFile
+from myxtts.data.corpora.audio_files import AudioFile, half_character
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,14 @@ class CorpusListing:
     notices: list[Notice] = field(default_factory=list)
 
     def refuse(self, file: str, line: int, clip_id: str, reason: str) -> None:
-        self.refusals.append(Refusal(file, line, clip_id[:200], reason))
+        self.refusals.append(Refusal(storable(file), line, storable(clip_id[:200]), storable(reason)))
 
     def add(self, entry: Entry, seen: dict[str, int]) -> None:
-        """Keep the entry, unless its id was there before or its text cannot be spoken."""
+        """Keep the entry, unless its id was there before, its text cannot be spoken or its names cannot be stored."""
         reason = text_problem(entry.text)
+        for name, value in (("id", entry.id), ("speaker", entry.speaker)):
+            if half := half_character(value):
+                reason = f"the {name} has {half}"
         if entry.id in seen:
             reason = f"duplicate id: {entry.id!r} is already on line {seen[entry.id]}"
         if reason:
@@ -69,6 +75,21 @@ class CorpusListing:
             return
         seen[entry.id] = entry.line
         self.entries.append(entry)
+
+    def clip_list(self, refusals: Iterable[Refusal]) -> str:
+        """A digest of which clip has which number once these are left out, whatever its text and its place."""
+        refused = {(refusal.file, refusal.line) for refusal in refusals}
+        digest = hashlib.sha256()
+        for entry in self.entries:
+            if (entry.file, entry.line) not in refused:
+                # With its size: a new recording under an old id is another clip.
+                digest.update(f"{entry.id}|{entry.audio.size_bytes}\n".encode())
+        return digest.hexdigest()
+
+
+def storable(text: str) -> str:
+    """The text with U+FFFD for every half of a surrogate pair, which a file name that is not UTF-8 has in Python."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def text_problem(text: str) -> str | None:
