@@ -215,7 +215,7 @@ class _Build:
             key=lambda refusal: (refusal.file, refusal.line),
         )
         lines = "".join(json.dumps(asdict(refusal), ensure_ascii=False) + "\n" for refusal in refusals)
-        write_whole(self._folder / REFUSED, lines.encode())
+        write_whole(self._folder / REFUSED, storable(lines).encode())
         clips = sum(len(result.wave_samples) for result in results)
         _check_share(len(refusals), clips, self._config, self._folder / REFUSED)
         self._write_index(results, refusals)
@@ -244,7 +244,7 @@ class _Build:
         report = build_report(
             self._listing, columns["wave_samples"], columns["text_tokens"], speakers, languages, refusals, unknown
         )
-        write_whole(self._folder / REPORT, json.dumps(report, ensure_ascii=False, indent=1).encode())
+        write_whole(self._folder / REPORT, storable(json.dumps(report, ensure_ascii=False, indent=1)).encode())
         manifest = {
             "version": FORMAT_VERSION,
             "fingerprint": self._fingerprint,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.audio.mel import SAMPLE_RATE
-from myxtts.data.corpora import CorpusListing, Refusal, storable
+from myxtts.data.corpora import CorpusListing, Refusal
 
 _NOTICES_KEPT = 1000
 
@@ -29,7 +29,7 @@ def build_report(
     seconds = np.asarray(wave_samples) / SAMPLE_RATE
     total = len(seconds) + len(refusals)
     return {
-        "corpus": storable(str(listing.root)),
+        "corpus": str(listing.root),
         "format": listing.format,
         "clips": len(seconds),
         "hours": round(float(seconds.sum()) / 3600, 4),

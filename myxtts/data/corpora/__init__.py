@@ -7,9 +7,10 @@ from pathlib import Path
 
 from myxtts.data.corpora.audio_files import AudioFile
 from myxtts.data.corpora.common_voice import TABLE_NAMES, read_common_voice
-from myxtts.data.corpora.entry import CorpusListing, Entry, Notice, Refusal, storable
+from myxtts.data.corpora.entry import CorpusListing, Entry, Notice, Refusal
 from myxtts.data.corpora.ljspeech import METADATA_NAMES, read_ljspeech
 from myxtts.data.corpora.manifest import MANIFEST_NAMES, read_manifest
+from myxtts.data.corpora.text_lines import storable
 from myxtts.data.corpora.vctk import AUDIO_FOLDERS, TEXT_FOLDER, read_vctk
 from myxtts.errors import ConfigError, DataError
 from myxtts.text.languages import CODES, find_language

@@ -12,6 +12,8 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from myxtts.data.corpora.text_lines import half_character
+
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
 
 
@@ -45,12 +47,6 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def half_character(text: str) -> str | None:
-    """What is wrong with a text that has half of a surrogate pair, which no file of ours can hold; or None."""
-    halves = [char for char in text if "\ud800" <= char <= "\udfff"]
-    return f"U+{ord(halves[0]):04X}, which is half a character: damaged file or wrong encoding?" if halves else None
-
-
 class AudioFinder:
     """Looks names up under some folders of a corpus, in order."""
 
@@ -67,11 +63,11 @@ class AudioFinder:
             raise NameRefusedError(problem)
         relative = PurePosixPath(name)
         wanted = (relative.name, *(relative.name + suffix for suffix in AUDIO_SUFFIXES))
-        folders = [str(PurePosixPath(folder) / relative.parent) for folder in self._folders]
         for look in (self._as_written, self._as_folded):
-            for folder in folders:
+            for folder in self._folders:
+                where = str(PurePosixPath(folder) / relative.parent)
                 for candidate in wanted:
-                    if found := look(folder, candidate):
+                    if found := look(where, candidate):
                         return self._checked(found)
         places = " or ".join(f"{folder}/" if folder != "." else "the corpus folder" for folder in self._folders)
         raise NameRefusedError(f"no audio file {name!r} (wav, flac, ogg, mp3 or opus) in {places}")

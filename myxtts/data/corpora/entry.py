@@ -7,12 +7,12 @@ out of the corpus.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from myxtts.data.corpora.audio_files import AudioFile, half_character
+from myxtts.data.corpora.audio_files import AudioFile
+from myxtts.data.corpora.text_lines import half_character
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CorpusListing:
     notices: list[Notice] = field(default_factory=list)
 
     def refuse(self, file: str, line: int, clip_id: str, reason: str) -> None:
-        self.refusals.append(Refusal(storable(file), line, storable(clip_id[:200]), storable(reason)))
+        self.refusals.append(Refusal(file, line, clip_id[:200], reason))
 
     def add(self, entry: Entry, seen: dict[str, int]) -> None:
         """Keep the entry, unless its id was there before, its text cannot be spoken or its names cannot be stored."""
@@ -85,11 +85,6 @@ class CorpusListing:
                 # With its size: a new recording under an old id is another clip.
                 digest.update(f"{entry.id}|{entry.audio.size_bytes}\n".encode())
         return digest.hexdigest()
-
-
-def storable(text: str) -> str:
-    """The text with U+FFFD for every half of a surrogate pair, which a file name that is not UTF-8 has in Python."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def text_problem(text: str) -> str | None:

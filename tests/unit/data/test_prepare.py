@@ -352,6 +352,21 @@ def test_a_corpus_in_a_folder_whose_name_is_no_text_is_prepared(tmp_path: Path) 
     assert prepared.report["corpus"].endswith("m\ufffdnchen")
 
 
+def test_a_transcript_file_whose_name_is_no_text_is_named_with_its_refusals(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+    (corpus / "wavs" / "clip_1.wav").write_bytes(b"RIFF")
+    (corpus / "wavs" / "clip_2.wav").unlink()
+    transcript = (corpus / "metadata.csv").rename(corpus / os.fsdecode(b"m\xfcnchen.csv"))
+
+    prepared = prepare(transcript, settings(tmp_path / "cache", max_refused_share=0.7), workers=1)
+
+    assert len(prepared) == 1
+    assert [(refusal["file"], refusal["line"]) for refusal in refusals(prepared)] == [
+        ("m\ufffdnchen.csv", 2),
+        ("m\ufffdnchen.csv", 3),
+    ]
+
+
 def test_the_clip_list_changes_with_the_clips_and_not_with_texts_times_or_the_tokenizer(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 4)
     first = prepare(corpus, settings(tmp_path), workers=1)
