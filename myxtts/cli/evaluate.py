@@ -6,7 +6,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -18,6 +18,9 @@ from myxtts.errors import DataError, UsageError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 from myxtts.text.languages import find_language
+
+if TYPE_CHECKING:
+    from myxtts.data.prepared import PreparedCorpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,6 @@ def main(argv: list[str]) -> int:
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
     from myxtts.evaluation.run import evaluate_into
@@ -91,7 +93,7 @@ def main(argv: list[str]) -> int:
     counts_phones = options.phones and (options.data / "phonemes.csv").is_file()
     if not counts_phones:
         refuse_without_judges(judges)
-    prepared = prepare(str(options.data), synthesizer.voice.config.data)
+    prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
     if counts_phones:
         cache, learning = options.out or options.voice, counted("phone recogniser learns, step")
         add_phone_judge(judges, options.data, prepared, cache, learning)
@@ -121,6 +123,21 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
+
+
+def prepared_for(voice: Path, data: Path, *, held_out: bool) -> PreparedCorpus:
+    """The corpus, prepared as the voice's was; refused where its held-out clips are asked for and were learnt."""
+    from myxtts.data.prepare import prepare
+    from myxtts.evaluation.items import refuse_other_clips
+    from myxtts.synthesis.voice import LEARNT_FROM, find_voice, read_voice_config, voice_facts
+
+    folder = find_voice(voice)
+    config = read_voice_config(folder).data
+    prepared = prepare(data, config)
+    if held_out:
+        learnt_from = voice_facts(folder).get(LEARNT_FROM, ())
+        refuse_other_clips(config, data, learnt_from=learnt_from, now=prepared.clip_list)
+    return prepared
 
 
 def texts_to_speak(path: Path, limit: int) -> list[str]:

@@ -41,7 +41,7 @@ def part_path(folder: Path, part: int) -> Path:
 
 def commit_part(folder: Path, part: int, result: PartResult) -> None:
     """Say that a part is done; its shard must be on the disk by now."""
-    write_whole(part_path(folder, part), json.dumps(asdict(result), ensure_ascii=False).encode())
+    write_whole(part_path(folder, part), json.dumps(asdict(result)).encode())
 
 
 def read_part(folder: Path, part: int) -> PartResult | None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from myxtts.config.data import DataConfig
 from myxtts.data.commits import PartResult, part_path, read_part, shard_path
-from myxtts.data.corpora import CorpusListing, Refusal, list_corpus
+from myxtts.data.corpora import CorpusListing, Refusal, list_corpus, storable
 from myxtts.data.part_pool import PartJob, run_parts
 from myxtts.data.prepared import (
     FORMAT_VERSION,
@@ -105,17 +105,24 @@ def prepare(
     target = Path(out) if out is not None else _default_folder(corpus, config, settings)
     _refuse_foreign_folder(target)
     building = target.with_name(target.name + ".building")
+    # Before the lock, which a cache on a read-only disk has no place for.
+    if not force and (prepared := _reuse(target, fingerprint, locked=False)):
+        return _as_found(prepared, corpus, config)
     with _writing(building), _lock(target, should_stop):
         if force:
             shutil.rmtree(building, ignore_errors=True)
         elif (prepared := _reuse(target, fingerprint)) or (prepared := _adopt(building, target, fingerprint)):
-            _check_share(prepared.report["refused"], len(prepared), config, prepared.path / REFUSED)
-            logger.info("%s is prepared already in %s", corpus, target)
-            return prepared
+            return _as_found(prepared, corpus, config)
         _Build(listing, config, building, fingerprint, progress, should_stop).run(tokenizer, workers)
         _swap(building, target)
     logger.info("prepared %s in %s", corpus, target)
     return open_prepared(target)
+
+
+def _as_found(prepared: PreparedCorpus, corpus: Path, config: DataConfig) -> PreparedCorpus:
+    _check_share(prepared.report["refused"], len(prepared), config, prepared.path / REFUSED)
+    logger.info("%s is prepared already in %s", corpus, prepared.path)
+    return prepared
 
 
 class _Build:
@@ -208,7 +215,7 @@ class _Build:
             key=lambda refusal: (refusal.file, refusal.line),
         )
         lines = "".join(json.dumps(asdict(refusal), ensure_ascii=False) + "\n" for refusal in refusals)
-        write_whole(self._folder / REFUSED, lines.encode("utf-8", "surrogatepass"))
+        write_whole(self._folder / REFUSED, storable(lines).encode())
         clips = sum(len(result.wave_samples) for result in results)
         _check_share(len(refusals), clips, self._config, self._folder / REFUSED)
         self._write_index(results, refusals)
@@ -237,10 +244,11 @@ class _Build:
         report = build_report(
             self._listing, columns["wave_samples"], columns["text_tokens"], speakers, languages, refusals, unknown
         )
-        write_whole(self._folder / REPORT, json.dumps(report, ensure_ascii=False, indent=1).encode())
+        write_whole(self._folder / REPORT, storable(json.dumps(report, ensure_ascii=False, indent=1)).encode())
         manifest = {
             "version": FORMAT_VERSION,
             "fingerprint": self._fingerprint,
+            "clip_list": self._listing.clip_list(refusals),
             "clips": len(speakers),
             "speakers": list(speaker_ids),
             "languages": list(language_ids),
@@ -287,7 +295,7 @@ def _default_folder(corpus: Path, config: DataConfig, settings: dict[str, Any]) 
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "myxtts" / "prepared"
     base = Path(config.cache_dir) if config.cache_dir else caches
     key = hashlib.sha256(json.dumps([str(corpus.resolve()), settings], sort_keys=True).encode()).hexdigest()[:12]
-    return base / f"{corpus.resolve().name or 'corpus'}-{key}"
+    return base / f"{storable(corpus.resolve().name) or 'corpus'}-{key}"
 
 
 def _refuse_foreign_folder(target: Path) -> None:
@@ -298,14 +306,15 @@ def _refuse_foreign_folder(target: Path) -> None:
         )
 
 
-def _reuse(target: Path, fingerprint: str) -> PreparedCorpus | None:
+def _reuse(target: Path, fingerprint: str, *, locked: bool = True) -> PreparedCorpus | None:
     manifest = read_manifest(target)
     if manifest is None or manifest["fingerprint"] != fingerprint:
         return None
     try:
         return open_prepared(target)
     except DataError as error:
-        logger.warning("%s; it is built again", error.problem)
+        if locked:  # Otherwise another process may just be putting it in its place.
+            logger.warning("%s; it is built again", error.problem)
         return None
 
 

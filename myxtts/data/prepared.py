@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.data.records import ClipRecord, DamagedRecordError, decode_arrays, decode_record
+from myxtts.data.records import ClipRecord, DamagedRecordError, decode_arrays, decode_record, lengths_of
 from myxtts.data.shards import ShardReader
 from myxtts.errors import DataError
 
@@ -71,6 +71,8 @@ class PreparedCorpus:
         self.speakers: list[str] = manifest["speakers"]
         self.languages: list[str] = manifest["languages"]
         self.fingerprint: str = manifest["fingerprint"]
+        self.clip_list: str | None = manifest.get("clip_list")
+        """A digest of which clip has which number, and so of which are held out; None in folders of earlier days."""
         self._shard_starts = np.cumsum([0, *(shard["clips"] for shard in manifest["shards"])])
         self._shards = ShardReader([path / shard["file"] for shard in manifest["shards"]])
 
@@ -78,7 +80,7 @@ class PreparedCorpus:
         return len(self.index)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (open_prepared, (self.path,))
+        return (_open_same, (self.path, self.fingerprint))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -110,9 +112,19 @@ class PreparedCorpus:
             raise DataError(f"clip {clip} of {len(self)} was asked for", hint=f"clips are 0 to {len(self) - 1}")
         shard = int(np.searchsorted(self._shard_starts, clip, side="right")) - 1
         position = int(clip - self._shard_starts[shard])
+        indexed = int(self.index.wave_samples[clip]), int(self.index.text_tokens[clip])
         try:
-            return decode(self._shards.read(shard, position))
-        except DamagedRecordError as error:
+            data = self._shards.read(shard, position)
+            if (found := lengths_of(data)) != indexed:
+                raise DamagedRecordError(f"it has {found} samples and tokens, and the index says {indexed}")
+            return decode(data)
+        except (DamagedRecordError, DataError) as error:
+            # Asked only here. A shard is opened by its path when it is first read, and may be another corpus's by then.
+            manifest = read_manifest(self.path)
+            if manifest is None or manifest["fingerprint"] != self.fingerprint:
+                raise _replaced(self.path) from error
+            if isinstance(error, DataError):
+                raise
             raise self._shards.damaged(shard, position, str(error)) from error
 
 
@@ -126,6 +138,14 @@ def open_prepared(path: str | Path) -> PreparedCorpus:
         _check_size(folder / shard["file"], shard["size_bytes"])
     columns = {name: _open_column(folder, name, manifest) for name in INDEX_TYPES}
     return PreparedCorpus(folder, manifest, ClipIndex(**columns))
+
+
+def _open_same(path: Path, fingerprint: str) -> PreparedCorpus:
+    """What another process had opened, and nothing that has taken its place since."""
+    prepared = open_prepared(path)
+    if prepared.fingerprint != fingerprint:
+        raise _replaced(path)
+    return prepared
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -171,4 +191,13 @@ def _damaged(path: Path, how: str) -> DataError:
     return DataError(
         f"{path} is damaged: {how}",
         hint=f"remove {path.parent} and run the same command again: it prepares the corpus anew",
+    )
+
+
+def _replaced(folder: Path) -> DataError:
+    return DataError(
+        f"the prepared corpus {folder} was replaced while it was read: the corpus or its metadata was changed, and "
+        "another command prepared it anew",
+        hint="put the corpus back as it was, or keep it as it is now, and run the same command again; to work with two "
+        "states of a corpus at once, give one of the commands another --cache-dir",
     )

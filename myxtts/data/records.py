@@ -47,6 +47,12 @@ def decode_arrays(data: bytes) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
     )
 
 
+def lengths_of(data: bytes) -> tuple[int, int]:
+    """Samples and token ids that the record has, by its header."""
+    tokens, samples, _ = _header(data)
+    return samples, tokens
+
+
 def decode_record(data: bytes) -> ClipRecord:
     wave, tokens = decode_arrays(data)
     clip_id, text, speaker, language = json.loads(data[_HEADER.size + 4 * len(tokens) + 2 * len(wave) :])

@@ -65,7 +65,7 @@ def report_lines(report: dict[str, Any], refused_path: str) -> list[str]:
     if report["characters_not_in_vocabulary"]:
         lines.append(f"not in the vocabulary: {_first(report['characters_not_in_vocabulary'], 20)}")
     if report["notices_total"]:
-        lines.append(f"{report['notices_total']} line(s) mended, the first: {report['notices'][0]}")
+        lines.append(f"{report['notices_total']} notice(s), the first: {report['notices'][0]}")
     lines.append(f"refused {report['refused']} ({report['refused_share']:.1%})")
     lines.extend(f"  {count:>6} {reason}" for reason, count in list(report["refused_by_reason"].items())[:8])
     if report["refused"]:

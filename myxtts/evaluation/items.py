@@ -40,6 +40,29 @@ def holds_all_out(config: DataConfig, data: Path, *, learnt_all: bool = False) -
     )
 
 
+def refuse_other_clips(config: DataConfig, data: Path, *, learnt_from: Sequence[str], now: str | None) -> None:
+    """Held-out clips are held out by their number: once clips came or went, most that have the numbers were learnt.
+
+    `learnt_from` and `now` are clip lists (`PreparedCorpus.clip_list`). Voices and prepared folders of earlier days
+    have none, and are taken as they are; so is a folder that the run does not know.
+    """
+    if not learnt_from or now is None or set(learnt_from) == {now}:
+        return
+    hint = "evaluate on a corpus that the voice never heard, with --all-clips; on this one, --all-clips takes all clips"
+    if config.train_data is None:
+        raise DataError(
+            f"whether the voice learnt clips of {data} is not known: it was exported, and these are not the clips that "
+            "it learnt from, or not all of them",
+            hint=f"{hint}, learnt ones too",
+        )
+    if _is_same(config.train_data, data):
+        raise DataError(
+            f"{data} has other clips than when the voice learnt from it: added, removed, recorded anew or in another "
+            "order; those that would be held out now were learnt then, most of them",
+            hint=f"put the corpus back as it was, or {hint}, most of which were learnt",
+        )
+
+
 def _is_same(folder: str, data: Path) -> bool:
     return Path(folder).resolve() == data.resolve()
 

@@ -93,7 +93,7 @@ class EventLog:
         record: Event = {"event": event, "time": round(self._now(), 3), **_json_value(fields)}
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         with self._lock:
-            self._append(line.encode())
+            self._append(line.encode(errors="replace"))  # a path need not be UTF-8
             for listener in self._subscribers:
                 listener(record)
         return record

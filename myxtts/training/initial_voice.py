@@ -27,6 +27,7 @@ from myxtts.errors import CheckpointError, ConfigError, DataError
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
+    LEARNT_FROM,
     TOKENIZER_FILE,
     find_voice,
     read_voice_config,
@@ -264,7 +265,8 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     folder.voice.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder.voice / CONFIG_FILE)
     tokenizer.save(folder.voice / TOKENIZER_FILE)
-    facts = {name: fact for name, fact in voice.facts.items() if name != TRAINED_TO}  # That was in another run.
+    of_another_run = (TRAINED_TO, LEARNT_FROM)
+    facts = {name: fact for name, fact in voice.facts.items() if name not in of_another_run}
     save_arrays(folder.voice, arrays, {**facts, "parts": list(parts)})
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 

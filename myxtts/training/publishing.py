@@ -12,6 +12,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.models.gpt import AlignmentHeads
 from myxtts.synthesis.references import Speaker
+from myxtts.synthesis.voice import LEARNT_FROM
 from myxtts.training.recipes import recipe_for
 
 MOST_SPEAKERS = 64
@@ -41,15 +42,25 @@ def reference_seconds(config: XTTSConfig) -> float:
 
 
 def facts_of(
-    prepared: PreparedCorpus, clips: np.ndarray, config: XTTSConfig, alignment_heads: AlignmentHeads
+    prepared: PreparedCorpus,
+    clips: np.ndarray,
+    config: XTTSConfig,
+    alignment_heads: AlignmentHeads,
+    *,
+    learnt_from: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """For the manifest of the voice: see `synthesis.voice.save_voice`."""
+    """For the manifest of the voice: see `synthesis.voice.save_voice`.
+
+    `learnt_from` are the clip lists that the run learnt from before: its corpus may have changed between two stages.
+    """
+    lists = [*learnt_from, *([prepared.clip_list] if prepared.clip_list else [])]
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     return {
         "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
         "reference_seconds": reference_seconds(config),
         "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
         "languages": [prepared.languages[number] for number in np.unique(prepared.index.language[clips])],
+        LEARNT_FROM: list(dict.fromkeys(lists)),
     }
 
 

@@ -30,11 +30,12 @@ from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_facts
+from myxtts.synthesis.voice import LEARNT_FROM, load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
 from myxtts.training.recipes import PARTS_AFTER, stages_for
 from myxtts.training.run_folder import (
     RunFolder,
+    apart,
     from_anywhere,
     make_room,
     refuse_other_configuration,
@@ -136,6 +137,7 @@ class TrainingRun:
         if self._brought:
             own = voice_facts(folder.voice).get("parts", self._brought)
             initial_voice.check_parts(stages_for(config)[0], own, str(config.training.init_from))
+        config = dataclasses.replace(config, data=apart(config.data))
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
@@ -256,10 +258,17 @@ class TrainingRun:
         from myxtts.training.publishing import facts_of, with_what_it_brought
 
         speakers = self._speakers()
-        facts = facts_of(self._train.prepared, self._train.clips, self.config, self._alignment_heads(trainer))
+        before = voice_facts(self._folder.voice)
+        facts = facts_of(
+            self._train.prepared,
+            self._train.clips,
+            self.config,
+            self._alignment_heads(trainer),
+            learnt_from=before.get(LEARNT_FROM, ()),
+        )
         facts[TRAINED_TO] = [stage, trainer.step_number]
         if self._brought:
-            facts = with_what_it_brought(facts, voice_facts(self._folder.voice), self._brought)
+            facts = with_what_it_brought(facts, before, self._brought)
         parts = self._parts_after(stage)
         with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=make_room()):
             save_speakers(self._folder.voice, speakers)

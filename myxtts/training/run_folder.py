@@ -43,6 +43,19 @@ def from_anywhere(data: DataConfig) -> DataConfig:
     return dataclasses.replace(data, train_data=train, val_data=val)
 
 
+def apart(data: DataConfig) -> DataConfig:
+    """The settings without a validation folder that is the training folder: every clip of it would be learnt."""
+    if data.train_data is None or data.val_data is None:
+        return data
+    if Path(data.train_data).resolve() != Path(data.val_data).resolve():
+        return data
+    logger.warning(
+        "--val-data is the folder of --train-data: one clip of every 20 of %s is held out, as without --val-data",
+        data.train_data,
+    )
+    return dataclasses.replace(data, val_data=None)
+
+
 class RunFolder:
     """Paths of a run; nothing is created before `lock`."""
 
@@ -184,7 +197,12 @@ def refuse_other_corpus(saved: Mapping[str, Any], prepared: PreparedCorpus, stag
     if stage != "codec" and saved.get("vocabulary", now["vocabulary"]) != now["vocabulary"]:
         raise _other_vocabulary(where)
     if saved.get("corpus", now["corpus"]) != now["corpus"]:
-        logger.warning("The corpus is not as it was when %s was written: stage %s goes on with it", where, stage)
+        logger.warning(
+            "The corpus is not as it was when %s was written: stage %s goes on with it. Where clips came or went, "
+            "other clips are held out than before, and validation hears some that were learnt",
+            where,
+            stage,
+        )
 
 
 def refuse_other_vocabulary(saved: Tokenizer, now: Tokenizer, where: Path) -> None:

@@ -60,7 +60,9 @@ runs.TrainingRun._trainer = built
 
 folder, said = RunFolder(out + "/run"), {{}}
 def train(name, **settings):
-    config = XTTSConfig(model_size="tiny", train_data=corpus, run_dir=str(folder.path), cache_dir=out + "/cache",
+    # Validated with the folder that is learnt, as the oldest guides have it: clips of it are held out.
+    config = XTTSConfig(model_size="tiny", train_data=corpus, val_data=corpus, run_dir=str(folder.path),
+                        cache_dir=out + "/cache",
                         text_frontend="characters", batch_size=2, log_every=1, samples=0, learning_rate=0.01,
                         listening_weight=0.0, alignment_weight=0.0, **sizes, **settings)
     plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
@@ -93,6 +95,10 @@ shutil.rmtree(folder.voice)
 train("published_late", stage="codec", max_steps=3)
 said["published_late_whole"] = same(voice, read_arrays(folder.voice)) and same(voice, learnt())
 said["trained_to"] = voice_facts(folder.voice).get("trained_to")
+said["learnt_from"] = voice_facts(folder.voice).get("learnt_from")
+said["clip_list"] = stages[-1]._train.prepared.clip_list
+said["learnt_and_held_out"] = [stages[-1]._train.clips.tolist(), stages[-1]._held_out.clips.tolist()]
+said["val_data"] = XTTSConfig.from_yaml(folder.config).data.val_data
 
 # A full disk, for the run's settings and for the voice's.
 full = f".config.yaml.{{os.getpid()}}.part"
@@ -189,3 +195,15 @@ def test_sigterm_while_the_corpus_is_prepared_ends_the_run_at_once(tmp_path: Pat
     finally:
         prepared.set()
         other.join()
+
+
+def test_a_run_that_is_validated_with_its_own_folder_holds_out_clips_of_it(said: dict[str, Any]) -> None:
+    learnt, held_out = said["learnt_and_held_out"]
+
+    assert len(held_out) == 1
+    assert sorted(learnt + held_out) == list(range(10))
+    assert said["val_data"] is None, "later commands must know that clips were held out"
+
+
+def test_a_voice_knows_which_clips_it_learnt_from(said: dict[str, Any]) -> None:
+    assert said["learnt_from"] == [said["clip_list"]]

@@ -17,7 +17,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.model import ModelConfig
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
-from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config
+from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_facts
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, settled, text_rows
 from myxtts.training.recipes import FINE_TUNING, RECIPES, recipe_for, stages_for
@@ -209,6 +209,16 @@ def test_a_new_language_grows_the_text_weights_and_old_rows_stay_bit_for_bit(
     assert "[fa]" in caplog.text
     assert f"{old_size} -> {tokenizer.size} tokens" in caplog.text
     assert read_voice_config(folder.voice).model.text_vocab == rows
+
+
+def test_what_a_voice_learnt_from_before_is_not_the_runs_corpus(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "before", learnt_from=["clips of its own"], sampling={"temperature": 0.7})
+    folder = RunFolder(tmp_path / "run")
+
+    begin(settled(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
+
+    facts = voice_facts(folder.voice)
+    assert (facts["sampling"], facts.get("learnt_from")) == ({"temperature": 0.7}, None)
 
 
 def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path, tmp_path: Path) -> None:

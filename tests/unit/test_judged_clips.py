@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from myxtts.cli.evaluate import prepared_for
+from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
+from myxtts.data.prepare import prepare
 from myxtts.errors import DataError, JudgeError, OutputError, SynthesisError
 from myxtts.evaluation.evaluate import Item
-from myxtts.evaluation.items import holds_all_out
+from myxtts.evaluation.items import holds_all_out, refuse_other_clips
 from myxtts.evaluation.judges import Judges
 from myxtts.evaluation.run import evaluate_into
+from myxtts.models.weights import save_arrays
+from myxtts.synthesis.voice import CONFIG_FILE, LEARNT_FROM
+from tests.corpus_maker import make_ljspeech, settings
 
 
 def test_a_run_with_a_validation_folder_is_judged_with_all_of_that_folder(tmp_path: Path) -> None:
@@ -215,3 +221,46 @@ def test_what_was_judged_before_an_interruption_stays_and_says_that_it_is_not_al
     assert (content["texts"], content["texts_judged"]) == (2, 1)
     assert {row["item"] for row in content["utterances"]} == {"one"}
     assert "1 of 2 texts were judged" in (tmp_path / "evaluation.html").read_text(encoding="utf-8")
+
+
+def test_held_out_clips_of_a_folder_that_has_changed_since_are_refused(tmp_path: Path) -> None:
+    config = DataConfig(train_data=str(tmp_path / "mine"))
+
+    with pytest.raises(DataError, match="other clips than when the voice learnt") as caught:
+        refuse_other_clips(config, tmp_path / "x" / ".." / "mine", learnt_from=["a"], now="b")
+    assert "--all-clips" in caught.value.hint
+    with pytest.raises(DataError, match="other clips than when the voice learnt"):
+        refuse_other_clips(config, tmp_path / "mine", learnt_from=["b", "a"], now="a")  # It changed on the way.
+    refuse_other_clips(config, tmp_path / "mine", learnt_from=["a"], now="a")
+    refuse_other_clips(config, tmp_path / "elsewhere", learnt_from=["a"], now="b")
+
+
+def test_an_exported_voice_is_judged_with_held_out_clips_only_of_the_corpus_that_it_learnt(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"whether the voice learnt .* is not known"):
+        refuse_other_clips(DataConfig(), tmp_path / "any", learnt_from=["a"], now="b")
+    refuse_other_clips(DataConfig(), tmp_path / "any", learnt_from=["a"], now="a")
+
+
+@pytest.mark.parametrize(("learnt_from", "now"), [([], "b"), (["a"], None)])
+def test_where_nothing_is_known_of_the_clips_that_were_learnt_nothing_is_refused(
+    learnt_from: list[str], now: str | None, tmp_path: Path
+) -> None:
+    for config in (DataConfig(), DataConfig(train_data=str(tmp_path))):
+        refuse_other_clips(config, tmp_path, learnt_from=learnt_from, now=now)
+
+
+def test_a_voice_is_not_judged_with_held_out_clips_once_its_folder_has_lost_one(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+    data = settings(tmp_path / "cache", train_data=str(corpus))
+    learnt = prepare(corpus, data, workers=1)
+    (tmp_path / "run" / "voice").mkdir(parents=True)
+    XTTSConfig(data=data).to_yaml(tmp_path / "run" / "voice" / CONFIG_FILE)
+    save_arrays(tmp_path / "run" / "voice", {}, {LEARNT_FROM: [learnt.clip_list]})
+    assert len(prepared_for(tmp_path / "run", corpus, held_out=True)) == 3
+
+    lines = (corpus / "metadata.csv").read_text().splitlines(keepends=True)
+    (corpus / "metadata.csv").write_text("".join(lines[1:]))
+
+    with pytest.raises(DataError, match="other clips than when the voice learnt"):
+        prepared_for(tmp_path / "run", corpus, held_out=True)
+    assert len(prepared_for(tmp_path / "run", corpus, held_out=False)) == 2

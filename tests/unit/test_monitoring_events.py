@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def test_events_are_read_back_in_order_with_name_and_time(tmp_path: Path) -> Non
         {"event": "run_start", "time": 12.346, "version": "0.1.0", "command": "train"},
         {"event": "step", "time": 12.346, "stage": "gpt", "step": 1, "loss": 0.5},
     ]
+
+
+def test_a_path_that_is_no_text_is_written_as_far_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.write("run_start", version="0.1.0", command="train " + os.fsdecode(b"m\xfcnchen"))
+
+    assert [event["command"] for event in read_events(path)] == ["train m?nchen"]
 
 
 def test_a_log_that_was_torn_by_a_kill_loses_only_the_torn_line(tmp_path: Path) -> None:

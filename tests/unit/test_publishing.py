@@ -19,6 +19,17 @@ def test_a_voice_knows_the_languages_of_the_clips_that_it_learnt(tmp_path: Path)
     facts = facts_of(prepared, np.arange(2), XTTSConfig(), ())
 
     assert facts["languages"] == ["en"]
+    assert facts["learnt_from"] == [prepared.clip_list]
+
+
+def test_a_voice_remembers_every_corpus_that_its_run_learnt_from(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", clips=2)
+    prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
+
+    first = facts_of(prepared, np.arange(2), XTTSConfig(), (), learnt_from=["other"])
+    again = facts_of(prepared, np.arange(2), XTTSConfig(), (), learnt_from=first["learnt_from"])
+
+    assert again["learnt_from"] == ["other", prepared.clip_list]
 
 
 def test_a_fine_tuned_voice_keeps_the_languages_and_the_sampling_that_it_brought() -> None:

@@ -13,7 +13,7 @@ import pytest
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
 from myxtts.errors import CheckpointError, TrainingError
-from myxtts.training.run_folder import RunFolder, corpus_marks, from_anywhere, refuse_other_corpus
+from myxtts.training.run_folder import RunFolder, apart, corpus_marks, from_anywhere, refuse_other_corpus
 from tests.corpus_maker import make_ljspeech, settings
 
 
@@ -25,6 +25,19 @@ def test_a_run_knows_its_corpora_from_any_working_directory(tmp_path: Path, monk
     monkeypatch.chdir("/")
     assert (data.train_data, data.val_data) == (str(tmp_path / "mine"), "/elsewhere/held")
     assert from_anywhere(DataConfig(train_data="/mine")).val_data is None
+
+
+def test_the_training_folder_as_its_own_validation_folder_holds_out_clips_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to("mine")
+    monkeypatch.chdir(tmp_path)
+
+    assert apart(DataConfig(train_data="mine", val_data="held")).val_data == "held"
+    assert not caplog.text
+    assert apart(DataConfig(train_data="mine", val_data=str(tmp_path / "link"))).val_data is None
+    assert "one clip of every 20" in caplog.text
 
 
 def test_a_run_that_saved_nothing_binds_no_later_one(tmp_path: Path) -> None:
@@ -93,6 +106,7 @@ def test_a_run_goes_on_only_with_the_vocabulary_that_its_text_weights_know(
 
     refuse_other_corpus(marks, moved, "gpt", tmp_path)
     assert "The corpus is not as it was" in caplog.text
+    assert "other clips are held out" in caplog.text
     refuse_other_corpus(marks, other, "codec", tmp_path)
     refuse_other_corpus({"step": 3}, other, "gpt", tmp_path)  # as an earlier version wrote it
 

@@ -10,11 +10,12 @@ from myxtts.data.corpora.common_voice import TABLE_NAMES, read_common_voice
 from myxtts.data.corpora.entry import CorpusListing, Entry, Notice, Refusal
 from myxtts.data.corpora.ljspeech import METADATA_NAMES, read_ljspeech
 from myxtts.data.corpora.manifest import MANIFEST_NAMES, read_manifest
+from myxtts.data.corpora.text_lines import storable
 from myxtts.data.corpora.vctk import AUDIO_FOLDERS, TEXT_FOLDER, read_vctk
 from myxtts.errors import ConfigError, DataError
 from myxtts.text.languages import CODES, find_language
 
-__all__ = ["AudioFile", "CorpusListing", "Entry", "Notice", "Refusal", "list_corpus"]
+__all__ = ["AudioFile", "CorpusListing", "Entry", "Notice", "Refusal", "list_corpus", "storable"]
 
 _TRANSCRIPTS = {"ljspeech": METADATA_NAMES, "common-voice": TABLE_NAMES, "jsonl": MANIFEST_NAMES}
 _SUFFIX_FORMATS = {
@@ -48,7 +49,7 @@ def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "e
 
 def _read(corpus: Path, name: str, transcript: Path | None, language: str) -> CorpusListing:
     root = corpus.parent if corpus.is_file() else corpus
-    speaker = root.resolve().name or "speaker"
+    speaker = storable(root.resolve().name) or "speaker"
     if transcript is None:
         return read_vctk(root, language=language)
     if name == "ljspeech":

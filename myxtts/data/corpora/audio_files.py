@@ -1,14 +1,18 @@
 """Finds the audio file that a transcript names, inside the corpus and nowhere else.
 
-Folders are listed once and kept, so that a corpus of a million clips costs one `stat` a clip. A name may not be
+Folders are listed once and kept, so that a corpus of a million clips costs one `stat` a clip. A name that is not there
+as it is written is looked for in any case and in any way of writing accents, which other systems change. It may not be
 absolute, may not climb with `..`, and may not reach outside through a symbolic link.
 """
 
 from __future__ import annotations
 
 import os
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from myxtts.data.corpora.text_lines import half_character
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
 
@@ -32,6 +36,8 @@ def name_problem(name: str) -> str | None:
         return "the id is empty"
     if any(char < " " or char == "\x7f" for char in name):
         return "the id has control characters"
+    if half := half_character(name):
+        return f"the id has {half}"
     if "\\" in name or name.startswith(("/", "~")) or name[1:2] == ":":
         return "the id is an absolute path or has backslashes; only names inside the corpus are read"
     if ".." in PurePosixPath(name).parts:
@@ -48,6 +54,7 @@ class AudioFinder:
         self._root = root.resolve()
         self._folders = folders
         self._listings: dict[str, dict[str, os.DirEntry[str]] | None] = {}
+        self._folded: dict[str, dict[str, list[os.DirEntry[str]]]] = {}
 
     def find(self, name: str) -> AudioFile:
         """The file called `name`, or `name` with an audio suffix; raises `NameRefusedError`."""
@@ -55,18 +62,31 @@ class AudioFinder:
         if problem:
             raise NameRefusedError(problem)
         relative = PurePosixPath(name)
-        for folder in self._folders:
-            where = PurePosixPath(folder) / relative.parent
-            listing = self._listing(str(where))
-            if listing is None:
-                continue
-            for candidate in (relative.name, *(relative.name + suffix for suffix in AUDIO_SUFFIXES)):
-                found = listing.get(candidate)
-                # Links to nowhere are left to `_checked`; a pipe or a device would hang whoever opens it.
-                if found is not None and (found.is_file() or found.is_symlink()):
-                    return self._checked(found)
+        wanted = (relative.name, *(relative.name + suffix for suffix in AUDIO_SUFFIXES))
+        for look in (self._as_written, self._as_folded):
+            for folder in self._folders:
+                where = str(PurePosixPath(folder) / relative.parent)
+                for candidate in wanted:
+                    if found := look(where, candidate):
+                        return self._checked(found)
         places = " or ".join(f"{folder}/" if folder != "." else "the corpus folder" for folder in self._folders)
         raise NameRefusedError(f"no audio file {name!r} (wav, flac, ogg, mp3 or opus) in {places}")
+
+    def _as_written(self, folder: str, name: str) -> os.DirEntry[str] | None:
+        found = (self._listing(folder) or {}).get(name)
+        return found if found is not None and _may_be_read(found) else None
+
+    def _as_folded(self, folder: str, name: str) -> os.DirEntry[str] | None:
+        """The one file whose name differs only in case or in its way of writing accents."""
+        if folder not in self._folded:
+            self._folded[folder] = {}
+            for entry in (self._listing(folder) or {}).values():
+                self._folded[folder].setdefault(_folded(entry.name), []).append(entry)
+        found = [entry for entry in self._folded[folder].get(_folded(name), []) if _may_be_read(entry)]
+        if len(found) > 1:
+            names = " and ".join(sorted(entry.name for entry in found))
+            raise NameRefusedError(f"no audio file {name!r}, and more than one in another case: {names}")
+        return found[0] if found else None
 
     def _listing(self, folder: str) -> dict[str, os.DirEntry[str]] | None:
         if folder not in self._listings:
@@ -85,6 +105,15 @@ class AudioFinder:
         except OSError as error:
             raise NameRefusedError(f"{found.name} cannot be read: {error.strerror}") from error
         return AudioFile(found.path, stat.st_size, stat.st_mtime_ns)
+
+
+def _may_be_read(entry: os.DirEntry[str]) -> bool:
+    """Links to nowhere are left to `_checked`; a pipe or a device would hang whoever opens it."""
+    return entry.is_file() or entry.is_symlink()
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name.casefold())
 
 
 def _scan(folder: Path) -> dict[str, os.DirEntry[str]] | None:

@@ -6,10 +6,13 @@ out of the corpus.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from myxtts.data.corpora.audio_files import AudioFile
+from myxtts.data.corpora.text_lines import half_character
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,11 @@ class CorpusListing:
         self.refusals.append(Refusal(file, line, clip_id[:200], reason))
 
     def add(self, entry: Entry, seen: dict[str, int]) -> None:
-        """Keep the entry, unless its id was there before or its text cannot be spoken."""
+        """Keep the entry, unless its id was there before, its text cannot be spoken or its names cannot be stored."""
         reason = text_problem(entry.text)
+        for name, value in (("id", entry.id), ("speaker", entry.speaker)):
+            if half := half_character(value):
+                reason = f"the {name} has {half}"
         if entry.id in seen:
             reason = f"duplicate id: {entry.id!r} is already on line {seen[entry.id]}"
         if reason:
@@ -69,6 +75,16 @@ class CorpusListing:
             return
         seen[entry.id] = entry.line
         self.entries.append(entry)
+
+    def clip_list(self, refusals: Iterable[Refusal]) -> str:
+        """A digest of which clip has which number once these are left out, whatever its text and its place."""
+        refused = {(refusal.file, refusal.line) for refusal in refusals}
+        digest = hashlib.sha256()
+        for entry in self.entries:
+            if (entry.file, entry.line) not in refused:
+                # With its size: a new recording under an old id is another clip.
+                digest.update(f"{entry.id}|{entry.audio.size_bytes}\n".encode())
+        return digest.hexdigest()
 
 
 def text_problem(text: str) -> str | None:

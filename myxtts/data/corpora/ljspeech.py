@@ -23,12 +23,14 @@ _COLUMNS = {
 }
 _HEADER_NAMES = {
     "id": "id", "file": "id", "filename": "id", "file_name": "id", "audio": "id", "audio_file": "id", "wav": "id",
+    "clip_id": "id", "file_id": "id", "path": "id", "file_path": "id", "audio_path": "id", "wav_file": "id",
     "text": "text", "transcript": "text", "transcription": "text", "sentence": "text",
-    "normalised": "normalised", "normalized": "normalised", "normalised_text": "normalised",
-    "normalized_text": "normalised", "normalized_transcription": "normalised",
+    "normalised": "normalised", "normalised_text": "normalised", "normalised_transcript": "normalised",
+    "normalised_transcription": "normalised", "normalised_sentence": "normalised",
     "speaker": "speaker", "speaker_name": "speaker", "speaker_id": "speaker",
-    "language": "language", "lang": "language", "locale": "language",
+    "language": "language", "lang": "language", "language_code": "language", "locale": "language",
 }  # fmt: skip
+"""By their British spelling, in small letters, with underscores; see `_header_name`."""
 
 
 def read_ljspeech(root: Path, metadata: Path, *, language: str, speaker: str) -> CorpusListing:
@@ -36,6 +38,11 @@ def read_ljspeech(root: Path, metadata: Path, *, language: str, speaker: str) ->
     listing = CorpusListing(root, "ljspeech", [metadata])
     lines = list(read_lines(metadata, language))
     columns, rows = _columns(lines)
+    header = lines[0].text if rows is not lines else None
+    for cell in header.split("|") if header else ():
+        if not _header_name(cell):
+            what = f"the column {cell.strip()!r} is not read: known are {', '.join(_COLUMNS[5])}"
+            listing.notices.append(Notice(metadata.name, lines[0].number, what))
     finder = AudioFinder(root, ("wavs", "wav", "audio", "."))
     seen: dict[str, int] = {}
     for line in rows:
@@ -72,12 +79,18 @@ def read_ljspeech(root: Path, metadata: Path, *, language: str, speaker: str) ->
 def _columns(lines: list[Line]) -> tuple[tuple[str, ...], list[Line]]:
     """The file's columns, from its header or from what most lines have, and the lines below the header."""
     if lines and lines[0].text:
-        header = tuple(_HEADER_NAMES.get(cell.strip().lower(), "") for cell in lines[0].text.split("|"))
+        header = tuple(_header_name(cell) for cell in lines[0].text.split("|"))
         if {"id", "text"} <= set(header) and len(set(header) - {""}) == len([name for name in header if name]):
             return header, lines[1:]
     counts = Counter(line.text.count("|") + 1 for line in lines if line.text is not None)
     usual = min((count for count in counts if count in _COLUMNS), key=lambda count: (-counts[count], count), default=3)
     return _COLUMNS[usual], lines
+
+
+def _header_name(cell: str) -> str:
+    """The column that a cell of the header means, or nothing where it is none of ours."""
+    plain = cell.strip().lower().replace(" ", "_").replace("-", "_").replace("normalized", "normalised")
+    return _HEADER_NAMES.get(plain, "")
 
 
 def _cells_problem(cells: list[str], columns: tuple[str, ...]) -> str | None:

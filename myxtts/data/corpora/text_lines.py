@@ -1,12 +1,14 @@
 """Reads lines of transcripts whatever wrote them: BOM, CRLF, UTF-16, Windows and Latin code pages.
 
 UTF-8 is the rule. A line that is not UTF-8 is decoded with the code page that its language most likely used,
-and a notice says so; a line that no code page explains is refused by the caller.
+and a notice says so; a line that no code page explains is refused by the caller. Halves of surrogate pairs, which JSON
+and file names can bring in and no file of ours can hold, are found and replaced here too.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,9 @@ _CODE_PAGES = {
     "hu": "cp1250",
     "tr": "cp1254",
 }
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,14 @@ def _decode(number: int, raw: bytes, code_page: str) -> Line:
         return Line(number, raw.decode(code_page), code_page)
     except UnicodeDecodeError:
         return Line(number, None)
+
+
+def half_character(text: str) -> str | None:
+    """What is wrong with a text that has half of a surrogate pair, or None."""
+    half = _HALF.search(text)
+    return f"U+{ord(half.group()):04X}, which is half a character: damaged file or wrong encoding?" if half else None
+
+
+def storable(text: str) -> str:
+    """The text with U+FFFD in the place of every such half."""
+    return _HALF.sub("\ufffd", text)

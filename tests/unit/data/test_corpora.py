@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
 import soundfile
 
 from myxtts.data.corpora import CorpusListing, list_corpus
+from myxtts.data.prepare import prepare
+from myxtts.data.prepared import REFUSED
 from myxtts.errors import ConfigError, DataError
-from tests.corpus_maker import make_ljspeech, tone
+from tests.corpus_maker import make_ljspeech, settings, tone
+from tests.guides import blocks
 
 
 def ids(listing: CorpusListing) -> list[str]:
@@ -265,3 +269,77 @@ def test_a_folder_that_the_system_will_not_look_into_is_named_with_the_reason(tm
         list_corpus(tmp_path / ("a" * 300))
     with pytest.raises(DataError, match=r"metadata\.csv cannot be read: File name too long"):
         list_corpus(longest)
+
+
+def test_the_header_of_the_guide_is_read_as_it_stands_there(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "your-data.md"
+    example = next(block.text for block in blocks(guide) if block.text.startswith("id|text|"))
+    root = make_ljspeech(tmp_path / "corpus", 0, lines=example.splitlines())
+    for name in ("clip_0001", "clip_0002"):
+        soundfile.write(root / "wavs" / f"{name}.wav", tone(0.5), 22050)
+
+    listing = list_corpus(root)
+
+    assert [(entry.text, entry.speaker, entry.language) for entry in listing.entries] == [
+        ("It was five o'clock.", "anna", "en"),
+        ("سلام، دوست من.", "sara", "fa"),
+    ]
+    assert not listing.notices
+
+
+@pytest.mark.parametrize("name", ["Normalized Text", "normalised-text", "NORMALIZED_TRANSCRIPTION"])
+def test_a_column_is_known_by_its_usual_spellings(tmp_path: Path, name: str) -> None:
+    lines = [f"Speaker ID | Text | {name} | File Name", "bob|2 cats|two cats|clip_0"]
+
+    (entry,) = list_corpus(make_ljspeech(tmp_path / "corpus", 1, lines=lines)).entries
+
+    assert (entry.text, entry.speaker) == ("two cats", "bob")
+
+
+def test_a_column_that_is_not_known_is_named_in_a_notice(tmp_path: Path) -> None:
+    lines = ["id|text|mood|lang", "clip_0|Hello|glad|de"]
+
+    listing = list_corpus(make_ljspeech(tmp_path / "corpus", 1, lines=lines))
+
+    assert [entry.language for entry in listing.entries] == ["de"]
+    assert [(notice.line, "'mood'" in notice.what) for notice in listing.notices] == [(1, True)]
+
+
+def test_names_are_found_whatever_their_case_and_their_way_of_writing_accents(tmp_path: Path) -> None:
+    names = {
+        "a": "a.WAV",
+        "clip": "Clip.wav",
+        unicodedata.normalize("NFC", "آب"): unicodedata.normalize("NFD", "آب.wav"),
+    }
+    (tmp_path / "wavs").mkdir()
+    for file_name in names.values():
+        soundfile.write(tmp_path / "wavs" / file_name, tone(0.5), 22050, format="WAV")
+
+    listing = list_corpus(write_metadata(tmp_path, "".join(f"{name}|Hello\n" for name in names)))
+
+    assert {entry.id: Path(entry.audio.path).name for entry in listing.entries} == names
+
+
+def test_a_name_that_is_there_as_it_is_written_is_taken_before_one_in_another_case(tmp_path: Path) -> None:
+    root = make_ljspeech(tmp_path / "corpus", 0, lines=["a|Hello", "A|Hello", "b|Hello"])
+    for name in ("a.wav", "A.wav", "B.wav", "b.WAV"):
+        soundfile.write(root / "wavs" / name, tone(0.5), 22050, format="WAV")
+
+    listing = list_corpus(root)
+
+    assert [Path(entry.audio.path).name for entry in listing.entries] == ["a.wav", "A.wav"]
+    assert "B.wav and b.WAV" in reasons(listing)[3]
+
+
+@pytest.mark.parametrize("field", ["audio", "id", "speaker", "language", "text"])
+def test_half_a_character_refuses_its_line_alone(tmp_path: Path, field: str) -> None:
+    good = {"audio": "a.wav", "text": "Hi", "id": "one", "speaker": "anna", "language": "en"}
+    soundfile.write(tmp_path / "a.wav", tone(0.5), 22050)
+    lines = [json.dumps({**good, "id": "two"} | {field: "\ud83d"}), json.dumps(good)]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines))
+
+    prepared = prepare(tmp_path, settings(tmp_path / "cache", max_refused_share=0.5), workers=1)
+
+    assert [prepared.read(clip).id for clip in range(len(prepared))] == ["one"]
+    (refused,) = map(json.loads, (prepared.path / REFUSED).read_text(encoding="utf-8").splitlines())
+    assert (refused["line"], "U+D83D" in refused["reason"] or "\\ud83d" in refused["reason"]) == (1, True)

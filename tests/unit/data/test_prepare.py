@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -294,3 +295,92 @@ def test_preparing_imports_no_tensorflow(tmp_path: Path) -> None:
     )
 
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def change_metadata(corpus: Path, lines: list[str]) -> None:
+    (corpus / "metadata.csv").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_a_corpus_that_is_prepared_anew_under_a_reader_is_an_error_and_not_other_clips(
+    tmp_path: Path, fewer: bool
+) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    reading = prepare(corpus, settings(tmp_path), workers=1)
+    lines = (corpus / "metadata.csv").read_text().splitlines()
+    change_metadata(corpus, lines[:1] if fewer else lines[::-1])
+    now = prepare(corpus, settings(tmp_path), workers=1)
+    assert now.path == reading.path
+
+    for read in (reading.read, reading.read_arrays):
+        with pytest.raises(DataError, match="was replaced while it was read") as caught:
+            read(3)
+        assert "--cache-dir" in caught.value.hint
+    assert now.read(0).id == ("clip_0" if fewer else "clip_3")
+
+
+def test_a_worker_process_does_not_open_another_corpus_than_its_parent(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    sent = pickle.dumps(prepare(corpus, settings(tmp_path), workers=1))
+    assert len(pickle.loads(sent)) == 4
+
+    change_metadata(corpus, (corpus / "metadata.csv").read_text().splitlines()[1:])
+    prepare(corpus, settings(tmp_path), workers=1)
+
+    with pytest.raises(DataError, match="was replaced while it was read"):
+        pickle.loads(sent)
+
+
+def test_a_finished_corpus_in_a_place_that_cannot_be_written_is_used(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+    first = prepare(corpus, settings(tmp_path / "cache"), workers=1)
+    lock = first.path.with_name(first.path.name + ".lock")
+    lock.unlink()
+    lock.mkdir()  # Not even root can open that for writing.
+
+    assert len(prepare(corpus, settings(tmp_path / "cache"), workers=1)) == 2
+    with pytest.raises(DataError, match="cannot write"):
+        prepare(corpus, settings(tmp_path / "cache"), workers=1, force=True)
+
+
+def test_a_corpus_in_a_folder_whose_name_is_no_text_is_prepared(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2).rename(tmp_path / os.fsdecode(b"m\xfcnchen"))
+
+    prepared = prepare(corpus, settings(tmp_path / "cache"), workers=1)
+
+    assert prepared.read(0).speaker == "m\ufffdnchen"
+    assert prepared.report["corpus"].endswith("m\ufffdnchen")
+
+
+def test_a_transcript_file_whose_name_is_no_text_is_named_with_its_refusals(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+    (corpus / "wavs" / "clip_1.wav").write_bytes(b"RIFF")
+    (corpus / "wavs" / "clip_2.wav").unlink()
+    transcript = (corpus / "metadata.csv").rename(corpus / os.fsdecode(b"m\xfcnchen.csv"))
+
+    prepared = prepare(transcript, settings(tmp_path / "cache", max_refused_share=0.7), workers=1)
+
+    assert len(prepared) == 1
+    assert [(refusal["file"], refusal["line"]) for refusal in refusals(prepared)] == [
+        ("m\ufffdnchen.csv", 2),
+        ("m\ufffdnchen.csv", 3),
+    ]
+
+
+def test_the_clip_list_changes_with_the_clips_and_not_with_texts_times_or_the_tokenizer(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    first = prepare(corpus, settings(tmp_path), workers=1)
+    lines = (corpus / "metadata.csv").read_text().splitlines()
+
+    change_metadata(corpus, [line.replace("cat", "dog") for line in lines])
+    os.utime(corpus / "wavs" / "clip_0.wav")
+    same = [prepare(corpus, settings(tmp_path), tokenizer=given, workers=1) for given in (None, first.tokenizer)]
+    soundfile.write(corpus / "wavs" / "clip_0.wav", tone(0.1), 22050)  # too short: refused
+    without_one = prepare(corpus, settings(tmp_path, max_refused_share=0.5), workers=1)
+    change_metadata(corpus, lines[1:])
+    named_without = prepare(corpus, settings(tmp_path), workers=1)
+
+    assert first.clip_list is not None
+    assert [one.clip_list for one in same] == [first.clip_list] * 2
+    assert same[0].fingerprint != first.fingerprint
+    assert without_one.clip_list == named_without.clip_list != first.clip_list
