@@ -58,7 +58,7 @@ class DemoOptions:
     sentences: int = 60
     """New sentences to speak in each language."""
 
-    max_steps: int = 2600
+    max_steps: int = 3000
     """Most steps of each stage: espeak's even voices are learnt in half of a human one's."""
 
     seed: int = 0
