@@ -116,7 +116,7 @@ def _group(group: str, rows: Sequence[Row], sounds: Path) -> str:
 def _line(line: Sequence[str], tag: str) -> str:
     first, *rest = line
     figures = "".join(f'<{tag} class="n">{escape(cell)}</{tag}>' for cell in rest)
-    return f'<tr><{tag}>{escape(first)}</{tag}>{figures}</tr>'
+    return f"<tr><{tag}>{escape(first)}</{tag}>{figures}</tr>"
 
 
 def _item(rows: Sequence[Row], sounds: Path) -> str:
