@@ -101,19 +101,13 @@ def main(argv: list[str]) -> int:
         items = text_items(prepared, texts, find_language(options.language).code)
     else:
         items = held_out_items(prepared, options.limit, all_clips=all_clips)
-    about = {
-        "voice": str(options.voice),
-        "data": str(options.data),
-        "seed": options.seed,
-        "guards": options.guards,
-    }
     result = evaluate_into(
         options.out or options.voice,
         f"How {options.voice.resolve().name} speaks",
         synthesizer,
         judges,
         items,
-        about,
+        _about(options),
         seed=options.seed,
         guards=GuardConfig() if options.guards else None,
         progress=counted("judged"),
@@ -123,6 +117,16 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
+
+
+def _about(options: EvaluateOptions) -> dict[str, str | int | bool]:
+    """What the scores are of, for whoever reads them later."""
+    return {
+        "voice": str(options.voice),
+        "data": str(options.data),
+        "seed": options.seed,
+        "guards": options.guards,
+    }
 
 
 def prepared_for(voice: Path, data: Path, *, held_out: bool) -> PreparedCorpus:
