@@ -88,13 +88,14 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
         smooth_K = (counts_K + _EPSILON) / (total + self.codes * _EPSILON) * total
 
         average = total / self.codes
-        dead_K = counts_K < DEAD_SHARE * average
-        lucky_K = _rank(tf.random.stateless_uniform([self.codes], seeds[1])) < tf.cast(rows, tf.int32)
-        replace_K = tf.where(bypass, lucky_K, dead_K) & (rows > 0)
-        # While bypassed the statistics say nothing: each entry stands for itself.
+        wanting_K = bypass | (counts_K < DEAD_SHARE * average)
+        # A batch has latents for as many as its rows; a lot says who is served first.
+        turn_K = _rank(tf.random.stateless_uniform([self.codes], seeds[1]) + tf.where(wanting_K, 0.0, 1.0))
+        replace_K = wanting_K & (turn_K < tf.cast(rows, tf.int32))
+        # While bypassed the statistics say nothing: each entry stands for itself and for its share of a batch.
         kept_KC = tf.where(bypass, tf.convert_to_tensor(self.vectors_KC), sums_KC / smooth_K[:, None])
-        vectors_KC = tf.where(replace_K[:, None], offers_KC, kept_KC)
-        counts_K = tf.where(bypass, tf.ones_like(counts_K), tf.where(replace_K, average, counts_K))
+        vectors_KC = tf.where(replace_K[:, None], tf.gather(offers_KC, turn_K), kept_KC)
+        counts_K = tf.where(bypass, rows / self.codes, tf.where(replace_K, average, counts_K))
         as_if_KC = vectors_KC * counts_K[:, None]
         self.vectors_KC.assign(vectors_KC)
         self.counts_K.assign(counts_K)
@@ -118,9 +119,9 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
 
 
 def _offers(latents_RC: tf.Tensor, valid_R: tf.Tensor, codes: int, seed: tf.Tensor) -> tf.Tensor:
-    """For each code a latent of this batch, all different as long as there are enough; this replica's share of them.
+    """A latent of this batch for each turn, all different as long as there are enough; this replica's share of them.
 
-    Code k is offered by replica k modulo the number of replicas; the others give zeros, so that a sum joins them.
+    Turn k is served by replica k modulo the number of replicas; the others give zeros, so that a sum joins them.
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync if context is not None else 1
@@ -128,9 +129,9 @@ def _offers(latents_RC: tf.Tensor, valid_R: tf.Tensor, codes: int, seed: tf.Tens
     draw_R = tf.random.stateless_uniform([tf.size(valid_R)], seed)
     order_R = tf.argsort(tf.where(valid_R, draw_R, 2.0))
     rows = tf.maximum(tf.reduce_sum(tf.cast(valid_R, tf.int32)), 1)
-    code_K = tf.range(codes)
-    chosen_K = tf.gather(order_R, (code_K // replicas) % rows)
-    mine_K = tf.cast(tf.equal(code_K % replicas, replica), tf.float32)
+    turn_K = tf.range(codes)
+    chosen_K = tf.gather(order_R, (turn_K // replicas) % rows)
+    mine_K = tf.cast(tf.equal(turn_K % replicas, replica), tf.float32)
     return tf.gather(latents_RC, chosen_K) * mine_K[:, None]
 
 

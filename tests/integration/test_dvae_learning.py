@@ -133,6 +133,36 @@ def test_a_dead_code_comes_back_to_life() -> None:
     assert codebook.usage() > 0.4
 
 
+def test_dead_codes_come_back_as_different_ones() -> None:
+    codebook = built_codebook(codes=256)
+    codebook.vectors_KC.assign(np.full((256, 4), 1000.0, np.float32))
+    codebook.counts_K.assign(np.where(np.arange(256) == 0, 100.0, 0.01))
+    codebook.sums_KC.assign(codebook.vectors_KC.numpy() * codebook.counts_K.numpy()[:, None])
+    latents_BNC = blobs(8, rows=32)
+
+    follow(codebook, latents_BNC, bypass=False)
+
+    revived = [vector for vector in codebook.vectors_KC.numpy() if np.abs(vector).max() < 100.0]
+    assert len(revived) == 32
+    assert len(np.unique(revived, axis=0)) == 32
+
+
+def test_a_codebook_larger_than_a_batch_is_in_use_soon_after_the_bypass() -> None:
+    """Latents move while the quantiser is bypassed, so most entries are old ones when it begins."""
+    codebook = built_codebook(codes=512)
+    random = np.random.default_rng(0)
+
+    def latents(centre: float) -> np.ndarray:
+        return random.normal(centre, 1.0, (1, 32, 4)).astype(np.float32)
+
+    for step in range(50):
+        follow(codebook, latents(step), bypass=True)
+    for _ in range(350):
+        follow(codebook, latents(50.0), bypass=False)
+
+    assert codebook.usage() > 0.8
+
+
 def test_a_collapsed_codebook_shows_in_its_usage() -> None:
     codebook = built_codebook(codes=64)
     codes_BN = np.zeros((1, 8), np.int32)
