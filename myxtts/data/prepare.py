@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from myxtts.config.checks import at_least
 from myxtts.config.data import DataConfig
 from myxtts.data.commits import PartResult, part_path, read_part, shard_path
 from myxtts.data.corpora import CorpusListing, Refusal, list_corpus, storable
@@ -97,6 +98,7 @@ def prepare(
     `tokenizer` is used instead of one made for the corpus (a validation folder takes the training folder's).
     `workers` is the number of processes, by default one for each core that this process may use.
     """
+    at_least("--workers", workers, 1, hint="leave it out for one process a core")
     corpus = Path(corpus_dir)
     listing = list_corpus(corpus, corpus_format=config.corpus_format, language=config.language)
     settings = {name: getattr(config, name) for name in SETTINGS}

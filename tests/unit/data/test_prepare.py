@@ -14,7 +14,7 @@ import soundfile
 
 from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.data.prepared import REFUSED, PreparedCorpus, held_out_of, open_prepared
-from myxtts.errors import DataError
+from myxtts.errors import ConfigError, DataError
 from tests.corpus_maker import folder_digest, make_ljspeech, sentence, settings, tone
 
 
@@ -169,6 +169,12 @@ def test_workers_do_not_change_a_byte(tmp_path: Path) -> None:
     together = prepare(corpus, settings(tmp_path), out=tmp_path / "together", workers=2)
 
     assert folder_digest(alone.path) == folder_digest(together.path)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_fewer_than_one_worker_is_an_error(tmp_path: Path, workers: int) -> None:
+    with pytest.raises(ConfigError, match=f"--workers is {workers}, must be at least 1"):
+        prepare(make_ljspeech(tmp_path / "corpus", clips=1), settings(tmp_path / "cache"), workers=workers)
 
 
 def test_progress_ends_at_the_total(tmp_path: Path) -> None:
