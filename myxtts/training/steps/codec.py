@@ -14,7 +14,7 @@ from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
-SEGMENT_FRAMES = 128
+SEGMENT_FRAMES = 64
 MSE_WEIGHT = 0.5
 COMMITMENT_WEIGHT = 0.25
 BYPASS_STEPS = 150
