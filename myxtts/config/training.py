@@ -13,7 +13,7 @@ from myxtts.errors import ConfigError
 Stage = Literal["codec", "gpt", "decoder"]
 VoicePart = Literal["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"]
 ALIGNMENT_WEIGHT = 0.5
-AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "vary_speed": 0.08}
+AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "splice": 0.7, "vary_speed": 0.08}
 """From scratch; a voice that came from much speech has no need of it."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
@@ -80,6 +80,10 @@ class TrainingConfig:
     """Share of the codes that the GPT reads while learning that are others than the clip's, so that little speech is
     not learnt by heart. 0.1 unless given; with --init-from 0."""
 
+    splice: float = field(default=FROM_PRESET)
+    """Share of the clips that the GPT learns with the end of another clip of the same speaker from some word on, so
+    that little speech is not learnt by heart; it needs an aligner. 0.7 unless given; with --init-from 0."""
+
     vary_speed: float = field(default=FROM_PRESET)
     """Each time the GPT learns a clip it is up to this share faster or slower and its codes begin elsewhere, so that
     little speech is not learnt by heart. 0.08 unless given; with --init-from 0."""
@@ -139,6 +143,7 @@ class TrainingConfig:
         for name, share in AGAINST_LEARNING_BY_HEART.items():
             if getattr(self, name) is FROM_PRESET:
                 object.__setattr__(self, name, share if self.init_from is None else 0.0)
+        in_range("--splice", self.splice, 0.0, 1.0, hint="0.7 from scratch, 0 to leave it out")
         in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
         in_range("--vary-speed", self.vary_speed, 0.0, 0.3, hint="0.08 from scratch, 0 to leave it out")
         at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")

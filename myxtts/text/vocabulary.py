@@ -57,6 +57,10 @@ class Tokenizer(ABC):
         """For every id whether it makes a sound of its own: phones and letters do, marks and punctuation do not."""
         return [_sounds(name) for name in self.tokens()]
 
+    def spaces(self) -> list[bool]:
+        """For every id whether it stands between words; byte-pair pieces have their space in them."""
+        return [name in (" ", "[SPACE]") for name in self.tokens()]
+
     def encode_many(self, texts: Sequence[str], language: str) -> list[list[int]]:
         """`encode` of each text; faster than one at a time where phonemes have to be found."""
         return [self.encode(text, language) for text in texts]

@@ -55,9 +55,13 @@ class Alignments:
         """[B, codes] for a batch, padded with zeros."""
         aligned = np.zeros((len(clips), codes), np.int32)
         for row, clip in enumerate(clips):
-            own = self.tokens[self.starts[clip] : self.starts[clip + 1]]
+            own = self.of(clip)
             aligned[row, : len(own)] = own
         return aligned
+
+    def of(self, clip: int) -> NDArray[np.int64]:
+        """The token of each code of a clip; they never go back."""
+        return self.tokens[self.starts[clip] : self.starts[clip + 1]].astype(np.int64)
 
 
 def codes_of(wave_samples: Any) -> Any:

@@ -18,6 +18,7 @@ from myxtts.data.batching import BatchSource
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
 from myxtts.training.alignment import Alignments, codes_of
+from myxtts.training.splicing import Splicer
 
 
 class DrawnBatches:
@@ -36,6 +37,7 @@ class DrawnBatches:
         seed: int,
         reference_seconds: float = 0.0,
         alignments: Alignments | None = None,
+        splice: float = 0.0,
         vary_speed: float = 0.0,
     ) -> None:
         self._source = source
@@ -43,6 +45,7 @@ class DrawnBatches:
         self._seed = seed
         self._reference_seconds = reference_seconds
         self._alignments = alignments
+        self._splicer = Splicer(prepared, clips, alignments, splice) if splice and alignments is not None else None
         self._vary_speed = vary_speed
         self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
@@ -62,6 +65,8 @@ class DrawnBatches:
             batch["reference"], batch["reference_lengths"] = self._references(batch, random)
         if self._alignments is not None:
             batch["alignment"] = self._alignments.rows(batch["clip"], codes_of(batch["wave"].shape[1]))
+        if self._splicer is not None:
+            self._splicer.splice(batch, random)
         if self._vary_speed:
             vary_speed(batch, self._vary_speed, random)
         return batch

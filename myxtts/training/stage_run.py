@@ -169,6 +169,7 @@ class StageRun:
             seed=seed,
             reference_seconds=0.0 if self.stage == "codec" else recipe.reference_seconds,
             alignments=self._alignments.get(corpus.prepared.path),
+            splice=self.config.training.splice if varied else 0.0,
             vary_speed=self.config.training.vary_speed if varied else 0.0,
         )
 

@@ -18,11 +18,14 @@ from myxtts.errors import ConfigError
 def test_little_speech_is_kept_from_being_learnt_by_heart_unless_a_voice_was_there_before() -> None:
     scratch = XTTSConfig().training
 
-    assert min(scratch.code_noise, scratch.vary_speed) > 0.0
+    assert min(scratch.code_noise, scratch.splice, scratch.vary_speed) > 0.0
     assert XTTSConfig(code_noise=0.0).training.code_noise == 0.0
-    assert XTTSConfig(init_from="voice").training.vary_speed == 0.0
+    tuned = XTTSConfig(init_from="voice").training
+    assert (tuned.code_noise, tuned.splice, tuned.vary_speed) == (0.0, 0.0, 0.0)
     with pytest.raises(ConfigError, match="--vary-speed"):
         XTTSConfig(vary_speed=0.5)
+    with pytest.raises(ConfigError, match="--splice is 1.5"):
+        XTTSConfig(splice=1.5)
 
 
 def test_the_documented_ways_to_build_one_agree() -> None:
