@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         from myxtts.monitoring.terminal import drop_output
 
-        drop_output()  # Its reader went away, as in `| head`.
+        drop_output(sys.stdout)  # Its reader went away, as in `| head`.
         return 0
 
 

@@ -309,7 +309,7 @@ def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: 
     try:
         samples = write_pcm16(heard(), sys.stdout.buffer)
     except OutputError:
-        drop_output()
+        drop_output(sys.stdout)
         raise
     if options.timings is not None:
         write_timings(options.timings, words)

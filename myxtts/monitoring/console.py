@@ -5,9 +5,12 @@ Draws a `RunState` and nothing else; the only module that uses rich.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -33,6 +36,14 @@ PROCESS_MEMORY = "process RSS"
 RECENT_WARNING_S = 600.0
 
 
+class _Console(Console):
+    """Raises what rich would end the process for."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 class LiveConsole:
     """Shows events as they come. A subscriber of `EventLog`, or fed by `myxtts monitor`."""
 
@@ -50,7 +61,7 @@ class LiveConsole:
         """
         self._warnings_logged = warnings_logged
         forced = True if plain is False else None
-        self._console = Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
+        self._console = _Console(file=stream or sys.stderr, width=width, highlight=False, force_terminal=forced)
         self._plain = not self._console.is_terminal if plain is None else plain
         self.state = RunState()
         self._live: Live | None = None
@@ -69,7 +80,8 @@ class LiveConsole:
         if self._live is not None:
             for handler, stream in self._redirected:
                 handler.setStream(stream)
-            self._live.stop()
+            with suppress(OSError):  # its terminal is gone
+                self._live.stop()
             self._live = None
 
     def on_event(self, event: Event) -> None:
@@ -94,7 +106,7 @@ class LiveConsole:
 
 def print_snapshot(state: RunState, *, stream: TextIO, plain: bool | None = None, width: int | None = None) -> None:
     """One picture of a run, as `myxtts monitor --once` prints it."""
-    console = Console(file=stream, width=width, highlight=False)
+    console = _Console(file=stream, width=width, highlight=False)
     if not console.is_terminal if plain is None else plain:
         for line in snapshot_lines(state):
             console.print(line, markup=False, soft_wrap=True)

@@ -94,9 +94,18 @@ class EventLog:
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         with self._lock:
             self._append(line.encode(errors="replace"))  # a path need not be UTF-8
-            for listener in self._subscribers:
-                listener(record)
+            for listener in tuple(self._subscribers):
+                self._hand(record, listener)
         return record
+
+    def _hand(self, record: Event, listener: Callable[[Event], None]) -> None:
+        """One that fails gets no more: what shows a run, on a terminal that may be gone by now, must not end it."""
+        try:
+            listener(record)
+        except Exception as error:
+            self._subscribers.remove(listener)
+            name = getattr(listener, "__qualname__", repr(listener))
+            logger.warning("%s gets no more events, it has failed: %s: %s", name, type(error).__name__, error)
 
     def close(self) -> None:
         with self._lock:

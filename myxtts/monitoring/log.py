@@ -1,11 +1,15 @@
-"""The log that people read: one logger for the package, plain text, on standard error."""
+"""The log that people read: one logger for the package, plain text, on standard error.
+
+A line that cannot be written is lost, and what wrote it goes on: it may be days into a training.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 
-from myxtts.monitoring.terminal import ERRORS
+from myxtts.monitoring.terminal import ERRORS, drop_output
 
 FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
@@ -23,14 +27,24 @@ def setup_logging(level: int = logging.INFO) -> logging.Logger:
 
 
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Looks `sys.stderr` up at each line, so that a redirected stream is followed, and never dies of an encoding."""
+    """Looks `sys.stderr` up at each line, so that a redirected stream is followed, and never dies of what it is."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
-        encoding = getattr(self.stream, "encoding", None) or "utf-8"
-        text = self.format(record)
-        self.stream.write(text.encode(encoding, errors=ERRORS).decode(encoding) + "\n")
-        self.flush()
+        try:
+            encoding = getattr(self.stream, "encoding", None) or "utf-8"
+            text = self.format(record)
+            self.stream.write(text.encode(encoding, errors=ERRORS).decode(encoding) + "\n")
+            self.flush()
+        except BrokenPipeError:
+            drop_output(self.stream)  # as where `tee` was killed
+        except Exception:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line that cannot be made is shown with its place in the code, where there is something to show it on."""
+        with suppress(Exception):
+            super().handleError(record)

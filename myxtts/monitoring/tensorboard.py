@@ -1,11 +1,15 @@
 """A run in TensorBoard: scalars from its events, and mels and audio on request.
 
-TensorFlow is imported and the files are made with the first thing written, after devices are configured.
+TensorFlow is imported and the files are made with the first thing written, after devices are configured. What goes
+wrong is said once, and nothing is written from then on: a run does not end for its pictures.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,8 @@ from myxtts.errors import MissingDependencyError
 from myxtts.monitoring.events import Event
 from myxtts.monitoring.figures import WindowFigures
 
+logger = logging.getLogger(__name__)
+
 
 class TensorBoardWriter:
     """Writes a run's TensorBoard files into `log_dir`."""
@@ -22,6 +28,7 @@ class TensorBoardWriter:
     def __init__(self, log_dir: Path) -> None:
         self._log_dir = log_dir
         self._writer: Any = None
+        self._failed = False
 
     def on_event(self, event: Event) -> None:
         """A subscriber of `EventLog`: what is a number becomes a scalar."""
@@ -29,25 +36,24 @@ class TensorBoardWriter:
             self.scalars(event_scalars(event), event["step"])
 
     def scalars(self, values: dict[str, float], step: int) -> None:
-        tf = self._open()
-        with self._writer.as_default(step=step):
+        def write(summary: Any) -> None:
             for name, value in values.items():
-                tf.summary.scalar(name, value)
+                summary.scalar(name, value)
+
+        self._write(step, write)
 
     def mel(self, name: str, mel_TM: np.ndarray[Any, Any], step: int) -> None:
         """A mel spectrogram as a picture, low frequencies at the bottom."""
-        tf = self._open()
-        with self._writer.as_default(step=step):
-            tf.summary.image(name, mel_picture(mel_TM)[None])
+        self._write(step, lambda summary: summary.image(name, mel_picture(mel_TM)[None]))
 
     def audio(self, name: str, wave_S: np.ndarray[Any, Any], sample_rate: int, step: int) -> None:
-        tf = self._open()
-        with self._writer.as_default(step=step):
-            tf.summary.audio(name, np.asarray(wave_S, np.float32)[None, :, None], sample_rate)
+        wave_1S1 = np.asarray(wave_S, np.float32)[None, :, None]
+        self._write(step, lambda summary: summary.audio(name, wave_1S1, sample_rate))
 
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with self._or_said():
+                self._writer.close()
             self._writer = None
 
     def __enter__(self) -> TensorBoardWriter:
@@ -56,17 +62,27 @@ class TensorBoardWriter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _open(self) -> Any:
-        # tf.summary's scalar, image and audio live in the tensorboard package.
-        if importlib.util.find_spec("tensorboard") is None:
-            raise MissingDependencyError(
-                "TensorBoard is not installed, and this run writes its files", hint="pip install tensorboard"
-            )
-        import tensorflow as tf
+    def _write(self, step: int, write: Callable[[Any], None]) -> None:
+        if self._failed:
+            return
+        with self._or_said():
+            # tf.summary's scalar, image and audio live in the tensorboard package.
+            if importlib.util.find_spec("tensorboard") is None:
+                raise MissingDependencyError("TensorBoard is not installed", hint="pip install tensorboard")
+            import tensorflow as tf
 
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self._log_dir))
-        return tf
+            if self._writer is None:
+                self._writer = tf.summary.create_file_writer(str(self._log_dir))
+            with self._writer.as_default(step=step):
+                write(tf.summary)
+
+    @contextmanager
+    def _or_said(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._failed = True
+            logger.warning("%s is not written: %s", self._log_dir, error)
 
 
 def event_scalars(event: Event) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from typing import TextIO
 
 ERRORS = "myxtts-plain"
 """Name of the error handler, for `str.encode` and for streams."""
@@ -31,6 +32,8 @@ def write_any_character() -> None:
             reconfigure(errors=ERRORS, line_buffering=True)
 
 
-def drop_output() -> None:
-    """Send what standard output still holds nowhere: it leads to nothing now, and Python would say so at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_output(stream: TextIO) -> None:
+    """Send what a standard stream still holds nowhere: it leads to nothing now, and Python would say so at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -318,7 +318,9 @@ def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """SIGTERM and the first Ctrl-C ask to stop after the step at hand; a second Ctrl-C interrupts at once."""
+    """SIGTERM, a closed terminal (SIGHUP) and the first Ctrl-C ask to stop after the step at hand; a second Ctrl-C
+    interrupts at once. Under nohup a closed terminal is none of ours.
+    """
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -327,7 +329,10 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
         asked.append(number)
         logger.info("Stopping after this step or clip (again Ctrl-C to stop at once)")
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        numbers.remove(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield lambda: bool(asked)
     finally:

@@ -33,6 +33,30 @@ def test_a_corpus_of_which_no_clip_fits_the_model_is_refused_with_the_limit(corp
     assert "Traceback" not in result.stderr
 
 
+UNREAD = """
+import os, sys
+from myxtts.cli.main import main
+
+reader, writer = os.pipe()
+sys.stdout, sys.stderr = os.fdopen(writer, "w"), os.fdopen(os.dup(writer), "w")
+os.close(reader)
+raise SystemExit(main(["train", *sys.argv[1:]]))
+"""
+
+
+def test_a_run_whose_output_nobody_reads_any_more_trains_to_its_end(corpus: Path, tmp_path: Path) -> None:
+    """As `myxtts train ... 2>&1 | tee log` whose tee was killed."""
+    folder = tmp_path / "run"
+    flags = arguments(corpus, folder, "--stage", "codec", "--max-steps", "1", "--samples", "0")[1:]
+
+    result = run_forked("-c", UNREAD, *flags)
+
+    assert result.returncode == 0, events(folder)
+    assert [event["reason"] for event in events(folder) if event["event"] == "run_end"] == ["finished"]
+    assert list((folder / "checkpoints" / "codec").glob("step-00000001"))
+    assert (folder / "report.html").is_file()
+
+
 SICK_PRODUCER = """
 import sys, time
 import numpy as np

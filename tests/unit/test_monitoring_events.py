@@ -158,6 +158,35 @@ def test_subscribers_see_what_a_reader_of_the_file_would(tmp_path: Path) -> None
     assert seen == list(read_events(path))
 
 
+def test_a_subscriber_that_fails_is_said_once_and_left_out_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+
+    def fails(event: dict[str, object]) -> None:
+        raise BrokenPipeError("nobody reads")
+
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.subscribe(fails)
+        log.subscribe(lambda event: seen.append(event["step"]))
+        for step in range(3):
+            log.write("step", stage="gpt", step=step, loss=1.0)
+
+    assert seen == [0, 1, 2]
+    assert [event["step"] for event in read_events(log.path)] == [0, 1, 2]
+    assert len([record for record in caplog.records if "nobody reads" in record.message]) == 1
+
+
+def test_ctrl_c_in_a_subscriber_is_still_ctrl_c(tmp_path: Path) -> None:
+    def interrupted(event: dict[str, object]) -> None:
+        raise KeyboardInterrupt
+
+    with EventLog(tmp_path / "events.jsonl") as log:
+        log.subscribe(interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.write("run_end", reason="finished", message="")
+
+
 def test_a_full_disk_is_said_once_and_does_not_stop_the_run(caplog: pytest.LogCaptureFixture) -> None:
     with EventLog(Path("/dev/full")) as log, caplog.at_level(logging.WARNING):
         for step in range(3):

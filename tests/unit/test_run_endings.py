@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from myxtts.data.prepare import PreparingStopped
 from myxtts.errors import CheckpointError, OutputError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
-from myxtts.training.run import _to_its_end
+from myxtts.training.run import _stop_signals, _to_its_end
 from myxtts.training.run_folder import RunFolder, make_room
 
 
@@ -88,3 +90,23 @@ def test_progress_is_written_now_and_then_and_at_the_end(tmp_path: Path) -> None
             progress("preparing clips", done, 5)
 
     assert [event["done"] for event in read_events(tmp_path / "events.jsonl")] == [1, 3, 5]
+
+
+def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
+    with _stop_signals() as asked_to_stop:
+        assert not asked_to_stop()
+        os.kill(os.getpid(), signal.SIGHUP)
+
+        assert asked_to_stop()
+
+
+def test_a_run_under_nohup_does_not_stop_when_its_terminal_is_closed() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _stop_signals() as asked_to_stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+            assert not asked_to_stop()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
