@@ -102,7 +102,7 @@ class EventLog:
         """One that fails gets no more: what shows a run, on a terminal that may be gone by now, must not end it."""
         try:
             listener(record)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on
             self._subscribers.remove(listener)
             name = getattr(listener, "__qualname__", repr(listener))
             logger.warning("%s gets no more events, it has failed: %s: %s", name, type(error).__name__, error)

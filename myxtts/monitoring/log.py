@@ -41,10 +41,6 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
             self.flush()
         except BrokenPipeError:
             drop_output(self.stream)  # as where `tee` was killed
-        except Exception:
-            self.handleError(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """A line that cannot be made is shown with its place in the code, where there is something to show it on."""
-        with suppress(Exception):
-            super().handleError(record)
+        except Exception:  # noqa: BLE001 - whatever it is, what wrote the line goes on
+            with suppress(Exception):  # a line that cannot be made is shown with its place in the code, if it can be
+                self.handleError(record)

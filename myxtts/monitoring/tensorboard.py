@@ -80,7 +80,7 @@ class TensorBoardWriter:
     def _or_said(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on
             self._failed = True
             logger.warning("%s is not written: %s", self._log_dir, error)
 
