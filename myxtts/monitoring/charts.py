@@ -33,7 +33,7 @@ class Series:
 def line_chart(
     series: Sequence[Series], *, x_label: str, y_unit: str = "", y_range: tuple[float, float] | None = None
 ) -> str:
-    """A chart of all series on common axes; a line is broken where the time jumps (a run that was resumed)."""
+    """A chart of all series on common axes; a line is broken where nothing came for long (between two stages)."""
     drawn = [Series(one.name, thin(one.points), one.colour, one.kind) for one in series if one.points]
     if not drawn:
         return '<p class="none">nothing was recorded</p>'

@@ -20,14 +20,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from myxtts.monitoring.events import Event
+from myxtts.monitoring.events import Event, EventLog, read_events
 from myxtts.monitoring.run_state import RunState
 from myxtts.monitoring.verdict import judge
+from myxtts.monitoring.words import number, percent
 
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
+SPARKLINE_WIDTH = 40
 BAR_WIDTH = 24
-NARROW_BAR_WIDTH = 16
+HALF_BAR_WIDTH = 16
+NARROW = 64
+"""Terminal width below which there is no room for bars beside what they show."""
 TWO_COLUMNS = 140
 """Terminal width from which a device's line fits into half of it."""
 PROCESS_MEMORY = "process RSS"
@@ -84,6 +88,12 @@ class LiveConsole:
                 self._live.stop()
             self._live = None
 
+    def follow(self, log: EventLog) -> None:
+        """Show what is written to a run's log from now on; what it has of before a resume is taken in silently."""
+        for event in read_events(log.path):
+            self.state.apply(event)
+        log.subscribe(self.on_event)
+
     def on_event(self, event: Event) -> None:
         self.state.apply(event)
         said_already = self._warnings_logged and event["event"] in ("warning", "leak")
@@ -116,10 +126,12 @@ def print_snapshot(state: RunState, *, stream: TextIO, plain: bool | None = None
 
 def render(state: RunState, width: int) -> RenderableType:
     """The panel for a terminal of `width` columns."""
-    parts: list[RenderableType] = [_progress(state)]
-    speed = _speed(state)
-    devices = _devices(state, NARROW_BAR_WIDTH if width >= TWO_COLUMNS else BAR_WIDTH)
-    if width >= TWO_COLUMNS:
+    parts: list[RenderableType] = [_progress(state, width)]
+    halves = width >= TWO_COLUMNS
+    room = max(1, (width // 2 - 4 if halves else width) - 14)  # beside a label, within the frame
+    speed = _speed(state, room)
+    devices = _devices(state, HALF_BAR_WIDTH if halves else BAR_WIDTH if width >= NARROW else 0, room)
+    if halves:
         columns = Table.grid(expand=True, padding=(0, 4, 0, 0))
         columns.add_column(ratio=1)
         columns.add_column(ratio=1)
@@ -166,7 +178,7 @@ def plain_line(state: RunState, event: Event, said_at: float | None) -> str | No
         case "warmup":
             return f"buffer {event['depth']}/{event['capacity']} after {event['waited_s']:.1f} s ({event['reason']})"
         case "validation":
-            return f"{event['stage']} step {event['step']:,}: validation loss {_number(event['loss'])}"
+            return f"{event['stage']} step {event['step']:,}: validation loss {number(event['loss'])}"
         case "checkpoint":
             return f"checkpoint: {event['path']}"
         case "stage_done":
@@ -214,73 +226,82 @@ def _border(state: RunState) -> str:
     return {"finished": "green", "interrupted": "yellow"}.get(state.ended["reason"], "red")
 
 
-def _progress(state: RunState) -> RenderableType:
+def _progress(state: RunState, width: int) -> RenderableType:
     row = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    row.add_column()
+    row.add_column(no_wrap=True)
     row.add_column(ratio=1)
-    row.add_column(justify="right")
-    eta = "" if state.ended else f"ETA {duration(state.eta_s)}  "
-    row.add_row(
-        Text(f"step {state.step:,} / {_count(state.total_steps)}", style="bold"),
-        ProgressBar(total=state.total_steps or 1, completed=state.step, complete_style="cyan", finished_style="green"),
-        Text(f"{eta}elapsed {duration(state.elapsed_s)}"),
-    )
+    step = Text(f"step {state.step:,} / {_count(state.total_steps)}", style="bold")
+    bar = ProgressBar(total=state.total_steps or 1, completed=state.step, complete_style="cyan", finished_style="green")
+    eta = "" if state.ended else f"stage ETA {duration(state.eta_s)}  "
+    times = Text(f"{eta}elapsed {duration(state.elapsed_s)}")
+    if width < NARROW:
+        row.add_row(step, bar)
+        return Group(row, times)
+    row.add_column(justify="right", no_wrap=True)
+    row.add_row(step, bar, times)
     return row
 
 
-def _speed(state: RunState) -> RenderableType:
+def _speed(state: RunState, room: int) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", min_width=8)
     table.add_column()
-    losses = Text(_number(state.smooth_loss), style="bold")
-    losses.append(f"   last {_number(state.loss)}", style="dim")
+    losses = Text(number(state.smooth_loss), style="bold")
+    losses.append(f"   last {number(state.loss)}", style="dim")
     table.add_row("loss", losses)
     history = state.history.get(state.stage or "")
     if history is not None:
-        table.add_row("", Text(sparkline([loss for loss in history.losses if loss is not None], 40), style="cyan"))
+        losses_so_far = [point.loss for point in history.points if point.loss is not None]
+        table.add_row("", Text(sparkline(losses_so_far, min(SPARKLINE_WIDTH, room)), style="cyan"))
     if history is not None and history.validations:
         step, loss = history.validations[-1]
-        table.add_row("held out", f"{_number(loss)} at step {step:,}")
+        table.add_row("held out", f"{number(loss)} at step {step:,}")
     window = state.window
-    speed = f"{_number(state.steps_per_s, 3)} steps/s"
+    speed = [f"{number(state.steps_per_s, 3)} steps/s"]
     if window is not None and window.audio_seconds_per_s is not None:
-        speed += f"   {window.audio_seconds_per_s:.1f} audio-s/s"
-    table.add_row("speed", speed)
+        speed.append(f"{window.audio_seconds_per_s:.1f} audio-s/s")
+    table.add_row("speed", _beside(speed, room))
     if state.step_fields:
-        # Not to be broken between a name and its value.
-        shown = [f"{name}\u00a0{value:.4g}" for name, value in list(state.step_fields.items())[:3]]
-        table.add_row("step", "   ".join(shown))
+        shown = [f"{name} {value:.4g}" for name, value in list(state.step_fields.items())[:3]]
+        table.add_row("step", _beside(shown, room))
     return table
 
 
-def _devices(state: RunState, bar_width: int) -> RenderableType:
+def _devices(state: RunState, bar_width: int, room: int) -> RenderableType:
+    """`bar_width` 0 leaves the bars out."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", min_width=8)
-    table.add_column(width=bar_width)
-    table.add_column(justify="right")
+    if bar_width:
+        table.add_column(width=bar_width)
+    table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
     window = state.window
     if window is None:
-        table.add_row("devices", Text("no figures yet", style="dim"), "", "")
+        table.add_row("devices", Text("no figures yet", style="dim"))
         return table
     for device, share in window.device_busy.items():
         roles = ["data"] * (device == window.data_device) + ["model"] * (device in window.model_devices)
         memory = state.memory_of(device, roles[-1])
         table.add_row(
             "+".join(roles),
-            _bar(share, "green" if "model" in roles else "blue", bar_width),
-            _percent(share),
-            f"{device}  {_memory_words(memory)}" if memory else device,
+            *_bar(share, "green" if "model" in roles else "blue", bar_width),
+            percent(share),
+            _beside([device, _memory_words(memory)] if memory else [device], room - bar_width - 9),
         )
     capacity = window.buffer_capacity
     table.add_row(
         "buffer",
-        _bar(window.buffer_depth / capacity if capacity else 0.0, "magenta", bar_width),
+        *_bar(window.buffer_depth / capacity if capacity else 0.0, "magenta", bar_width),
         f"{window.buffer_depth:.0f}/{capacity}",
         "batches ready",
     )
-    flow = Text(f"{_percent(window.stall_share)} stall   {_percent(window.efficiency)} efficient   ")
-    flow.append(f"{_percent(window.oscillation)} swing   {_percent(window.padding_share)} padding")
+    shares = {
+        "stall": window.stall_share,
+        "efficient": window.efficiency,
+        "swing": window.oscillation,
+        "padding": window.padding_share,
+    }
+    flow = _beside([f"{percent(share)} {name}" for name, share in shares.items()], room)
     label = Table.grid(padding=(0, 2, 0, 0))
     label.add_column(style="dim", min_width=8)
     label.add_column()
@@ -315,24 +336,35 @@ def _silence(silent_s: float) -> str:
 
 def _headline(state: RunState) -> str:
     words = [f"{state.stage or 'starting'} {state.step:,}/{_count(state.total_steps)}"]
-    words.append(f"loss {_number(state.smooth_loss)}")
-    words.append(f"{_number(state.steps_per_s, 3)} steps/s")
+    words.append(f"loss {number(state.smooth_loss)}")
+    words.append(f"{number(state.steps_per_s, 3)} steps/s")
     window = state.window
     if window is not None:
         if window.audio_seconds_per_s is not None:
             words.append(f"{window.audio_seconds_per_s:.1f} audio-s/s")
-        words += [f"{device} {_percent(share)}" for device, share in window.device_busy.items()]
+        words += [f"{device} {percent(share)}" for device, share in window.device_busy.items()]
         words.append(f"buffer {window.buffer_depth:.0f}/{window.buffer_capacity}")
-        words.append(f"stall {_percent(window.stall_share)}")
+        words.append(f"stall {percent(window.stall_share)}")
     if state.ended is None:
-        words.append(f"eta {duration(state.eta_s)}")
+        words.append(f"stage eta {duration(state.eta_s)}")
     return "  ".join(words)
 
 
-def _bar(share: float, colour: str, width: int) -> RenderableType:
-    return ProgressBar(
-        total=1.0, completed=min(max(share, 0.0), 1.0), width=width, complete_style=colour, finished_style=colour
-    )
+def _bar(share: float, colour: str, width: int) -> list[RenderableType]:
+    """The cell of a bar; none where it has no width."""
+    if not width:
+        return []
+    completed = min(max(share, 0.0), 1.0)
+    return [ProgressBar(total=1.0, completed=completed, width=width, complete_style=colour, finished_style=colour)]
+
+
+def _beside(parts: Sequence[str], room: int) -> str:
+    """The parts beside each other as far as there is room: no line ends within one."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        beside = f"{lines[-1]}   {part}"
+        lines[-1:] = [beside] if len(beside) <= room else [lines[-1], part]
+    return "\n".join(lines)
 
 
 def _memory_words(memory: dict[str, float | str | None]) -> str:
@@ -345,14 +377,6 @@ def _memory_words(memory: dict[str, float | str | None]) -> str:
     if memory.get("source") == PROCESS_MEMORY:
         words += f" ({PROCESS_MEMORY})"
     return words
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f} %"
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    return "–" if value is None else f"{value:.{digits}g}"
 
 
 def _count(value: int | None) -> str:

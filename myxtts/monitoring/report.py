@@ -19,6 +19,7 @@ from myxtts.monitoring.events import Event, read_events
 from myxtts.monitoring.figures import WindowFigures, average
 from myxtts.monitoring.run_state import RunState, StageHistory
 from myxtts.monitoring.verdict import judge_stage
+from myxtts.monitoring.words import number, percent
 
 MOST_SAMPLES = 12
 MOST_SAMPLE_BYTES = 3_000_000
@@ -80,18 +81,21 @@ def _numbers(state: RunState) -> str:
     windows = [figures for _, stage, figures in state.windows if stage == state.stage]
     window = average(windows) if windows else None
     hours = state.elapsed_s / 3600
-    numbers = [
-        (f"{state.step:,}" + (f" / {state.total_steps:,}" if state.total_steps else ""), f"step, stage {state.stage}"),
-        (_number(state.smooth_loss), "loss, smoothed"),
-        (f"{hours:.1f} h" if hours >= 1 else f"{state.elapsed_s / 60:.1f} min", "elapsed"),
-    ]
+    numbers = []
+    if state.stage is not None:
+        total = f" / {state.total_steps:,}" if state.total_steps else ""
+        numbers += [
+            (f"{state.step:,}{total}", f"step, stage {state.stage}"),
+            (number(state.smooth_loss), "loss, smoothed"),
+        ]
+    numbers.append((f"{hours:.1f} h" if hours >= 1 else f"{state.elapsed_s / 60:.1f} min", "elapsed"))
     if window is not None:
         numbers += [
-            (_number(1000 / window.step_ms if window.step_ms else None), "batches/s"),
-            (_number(window.audio_seconds_per_s), "audio-seconds/s"),
-            (_percent(window.model_busy), "model device busy"),
-            (_percent(window.stall_share), "stalled for data"),
-            (_percent(window.efficiency), "pipeline efficiency"),
+            (number(1000 / window.step_ms if window.step_ms else None), "batches/s"),
+            (number(window.audio_seconds_per_s), "audio-seconds/s"),
+            (percent(window.model_busy), "model device busy"),
+            (percent(window.stall_share), "stalled for data"),
+            (percent(window.efficiency), "pipeline efficiency"),
         ]
     cards = "".join(
         f'<div class="card"><b>{escape(big)}</b><span>{escape(small)}</span></div>' for big, small in numbers
@@ -123,18 +127,17 @@ def _verdicts(state: RunState) -> str:
 
 def _phase_row(stage: str, figures: WindowFigures) -> str:
     times = [figures.step_ms, *(phase.ms_per_batch for phase in figures.phases.values())]
-    cells = [_number(value) for value in times]
-    cells += [_percent(figures.efficiency), _percent(figures.oscillation), _percent(figures.padding_share)]
+    cells = [number(value) for value in times]
+    cells += [percent(figures.efficiency), percent(figures.oscillation), percent(figures.padding_share)]
     cells.append(f"{figures.buffer_depth:.0f}/{figures.buffer_capacity}")
     return f"<tr><td>{escape(stage)}</td>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells) + "</tr>"
 
 
 def _loss_section(stage: str, history: StageHistory) -> str:
-    raw: list[Point] = [
-        (float(step), loss) for step, loss in zip(history.steps, history.losses, strict=True) if loss is not None
-    ]
+    points = history.points
+    raw: list[Point] = [(float(point.step), point.loss) for point in points if point.loss is not None]
     held_out = [(float(step), loss) for step, loss in history.validations if loss is not None]
-    skipped = sum(loss is None for loss in history.losses)
+    skipped = sum(point.unknown for point in points)
     chart = line_chart(
         [
             Series("loss", raw, 0, "faint"),
@@ -148,18 +151,23 @@ def _loss_section(stage: str, history: StageHistory) -> str:
 
 
 def _devices_section(state: RunState) -> str:
-    if not state.windows:
+    windows = state.windows
+    if not windows:
         return ""
-    names = list(dict.fromkeys(device for _, _, figures in state.windows for device in figures.device_busy))
+    names = list(dict.fromkeys(device for _, _, figures in windows for device in figures.device_busy))
     series = [
         Series(
-            f"{_roles(state.windows[-1][2], device)} busy",
-            [(_minutes(state, at), 100 * figures.device_busy[device]) for at, figures in _windows(state, device)],
-            number % 4,
+            f"{_roles(windows[-1][2], device)} busy",
+            [
+                (at / 60, 100 * figures.device_busy[device])
+                for at, _, figures in windows
+                if device in figures.device_busy
+            ],
+            place % 4,
         )
-        for number, device in enumerate(names)
+        for place, device in enumerate(names)
     ]
-    stalls = [(_minutes(state, at), 100 * figures.stall_share) for at, _, figures in state.windows]
+    stalls = [(at / 60, 100 * figures.stall_share) for at, _, figures in windows]
     series.append(Series("waiting for data", stalls, 2 if len(names) < 3 else 3))
     chart = line_chart(series, x_label="minutes", y_unit=" %", y_range=(0.0, 100.0))
     return f'<h2>Devices over time</h2><div class="card">{chart}</div>'
@@ -170,16 +178,13 @@ def _roles(figures: WindowFigures, device: str) -> str:
     return f"{' and '.join(roles)} device {device}".strip()
 
 
-def _windows(state: RunState, device: str) -> list[tuple[float, WindowFigures]]:
-    return [(at, figures) for at, _, figures in state.windows if device in figures.device_busy]
-
-
 def _memory_section(state: RunState) -> str:
-    names = list(dict.fromkeys(device for _, devices in state.memories for device in devices))
+    memories = state.memories
+    names = list(dict.fromkeys(device for _, devices in memories for device in devices))
     series: list[Series] = []
     notes: list[str] = []
-    for number, device in enumerate(names):
-        readings = [(_minutes(state, at), devices[device]) for at, devices in state.memories if device in devices]
+    for place, device in enumerate(names):
+        readings = [(at / 60, devices[device]) for at, devices in memories if device in devices]
         points = [(at, entry["current_mb"] / 1024) for at, entry in readings if entry.get("current_mb") is not None]
         if not points:
             name = readings[-1][1].get("device") or device
@@ -188,11 +193,11 @@ def _memory_section(state: RunState) -> str:
         name = _memory_name(device, readings[-1][1])
         if any(one.name == name for one in series):
             continue  # two devices without memory of their own: the process has only one
-        series.append(Series(name, points, number % 4))
+        series.append(Series(name, points, place % 4))
         limit = readings[-1][1].get("limit_mb")
         if limit is not None:
             ends = [(points[0][0], limit / 1024), (points[-1][0], limit / 1024)]
-            series.append(Series(f"limit of {name}", ends, number % 4, "dashed"))
+            series.append(Series(f"limit of {name}", ends, place % 4, "dashed"))
     if not names:
         return ""
     most_gb = max((y for one in series for _, y in one.points), default=1.0)
@@ -240,20 +245,8 @@ def _warnings_section(state: RunState) -> str:
     if not state.warnings:
         return ""
     rows = "".join(
-        f'<tr><td class="n">{_minutes(state, warning["time"]):.1f} min</td><td>{escape(str(warning["message"]))}<br>'
+        f'<tr><td class="n">{warning["elapsed_s"] / 60:.1f} min</td><td>{escape(str(warning["message"]))}<br>'
         f'<span class="soft">{escape(str(warning["hint"]))}</span></td></tr>'
         for warning in state.warnings[-50:]
     )
     return f'<h2>Warnings</h2><div class="card"><table>{rows}</table></div>'
-
-
-def _minutes(state: RunState, at: float) -> float:
-    return (at - (state.started_at or at)) / 60
-
-
-def _number(value: Any) -> str:
-    return "–" if value is None else f"{value:.4g}"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f} %"

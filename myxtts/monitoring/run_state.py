@@ -6,17 +6,15 @@ Folds events, one by one, into what the console, `myxtts monitor` and the report
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from myxtts.monitoring.curves import Curve, LossPoint, loss_point, merged_losses
 from myxtts.monitoring.events import Event
-from myxtts.monitoring.figures import WindowFigures
+from myxtts.monitoring.figures import WindowFigures, average
 
 SMOOTHING = 0.9
-KEPT_POINTS = 20_000
-"""A curve with more points loses every second one: a run of weeks stays small and no picture is wider than this."""
-
 RECENT_STEPS = 50
 SILENT_S = 60.0
 
@@ -25,30 +23,36 @@ SILENT_S = 60.0
 class StageHistory:
     """The curves of one stage."""
 
-    steps: list[int] = field(default_factory=list)
-    losses: list[float | None] = field(default_factory=list)
     validations: list[tuple[int, float | None]] = field(default_factory=list)
+    _losses: Curve[LossPoint] = field(default_factory=lambda: Curve(merged_losses))
 
     def add_step(self, step: int, loss: float | None) -> None:
         """A resumed run repeats the steps after its checkpoint: the new ones replace the old."""
-        while self.steps and self.steps[-1] >= step:
-            self.steps.pop()
-            self.losses.pop()
-        self.steps.append(step)
-        self.losses.append(loss)
-        _thin(self.steps)
-        _thin(self.losses)
+        self._losses.drop_last_while(lambda point: point.step >= step)
+        self._losses.append(loss_point(step, loss))
 
     def add_validation(self, step: int, loss: float | None) -> None:
         self.validations = [point for point in self.validations if point[0] < step] + [(step, loss)]
 
+    @property
+    def points(self) -> list[LossPoint]:
+        return self._losses.points
+
+
+TimedWindow = tuple[float, WindowFigures]
+TimedMemory = tuple[float, dict[str, dict[str, Any]]]
+
 
 class RunState:
-    """Everything that is known of a run after the events so far."""
+    """Everything that is known of a run after the events so far.
+
+    A run may be resumed days later: what is drawn over time is placed by `elapsed_s`, which leaves such pauses out.
+    """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.started_at: float | None = None
         self.last_at: float | None = None
+        self._resumed_at: float | None = None
+        self._elapsed_before_s = 0.0
         self.about: dict[str, Any] = {}
         self.devices: dict[str, Any] = {}
         self.placed: dict[str, Any] = {}
@@ -63,9 +67,7 @@ class RunState:
         self.smooth_loss: float | None = None
         self.step_fields: dict[str, float] = {}
         self.window: WindowFigures | None = None
-        self.windows: list[tuple[float, str, WindowFigures]] = []
         self.memory: dict[str, dict[str, Any]] = {}
-        self.memories: list[tuple[float, dict[str, dict[str, Any]]]] = []
         self.history: dict[str, StageHistory] = {}
         self.samples: list[Event] = []
         self.checkpoint: Event | None = None
@@ -74,14 +76,23 @@ class RunState:
         self.looked_at: float | None = None
         """When a reader from another process last looked; None inside the run itself."""
         self._loss_sum = self._loss_weight = 0.0
+        self._windows: dict[str, Curve[TimedWindow]] = {}
+        self._memories: Curve[TimedMemory] = Curve(lambda readings: readings[-1])
         self._window_step: int | None = None
         self._window_speed: float | None = None
+        self._training_at: float | None = None
+        self._windows_s = 0.0
+        self._with_pauses = 1.0
+        """How much longer a step takes with its share of validation, samples and checkpoints."""
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT_STEPS)
         for event in events:
             self.apply(event)
 
     def apply(self, event: Event) -> None:
         """Takes in one event; names that are not known (of a newer version) are passed over."""
+        if event["event"] == "run_start":
+            self._elapsed_before_s = self.elapsed_s
+            self._resumed_at = event["time"]
         self.last_at = event["time"]
         handler = _HANDLERS.get(event["event"])
         if handler is not None:
@@ -102,10 +113,10 @@ class RunState:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the end of this stage."""
+        """Seconds to the end of this stage, its pauses included."""
         if self.total_steps is None or not self.steps_per_s or self.ended is not None:
             return None
-        return max(0, self.total_steps - self.step) / self.steps_per_s
+        return max(0, self.total_steps - self.step) / self.steps_per_s * self._with_pauses
 
     @property
     def silent_s(self) -> float | None:
@@ -117,7 +128,23 @@ class RunState:
 
     @property
     def elapsed_s(self) -> float:
-        return self.last_at - self.started_at if self.started_at is not None and self.last_at is not None else 0.0
+        """How long the run has run, up to its last event."""
+        if self._resumed_at is None or self.last_at is None:
+            return self._elapsed_before_s
+        return self._elapsed_before_s + max(0.0, self.last_at - self._resumed_at)
+
+    @property
+    def windows(self) -> list[tuple[float, str, WindowFigures]]:
+        """When (in seconds of `elapsed_s`), of which stage, and the figures; in a long run, means of several."""
+        return sorted(
+            ((at, stage, figures) for stage, curve in self._windows.items() for at, figures in curve.points),
+            key=lambda window: window[0],
+        )
+
+    @property
+    def memories(self) -> list[TimedMemory]:
+        """When (in seconds of `elapsed_s`), and the reading of each role."""
+        return self._memories.points
 
     def memory_of(self, device: str, role: str) -> dict[str, Any] | None:
         """The last memory reading of a device, by its name or, where it has another name there, by its role."""
@@ -128,9 +155,8 @@ class RunState:
 
     def _run_start(self, event: Event) -> None:
         self.about = event
-        self.started_at = self.started_at if self.started_at is not None else event["time"]
-        self.ended = None
-        self._recent.clear()
+        self.ended = self.task = None
+        self._forget_speed()
 
     def _devices(self, event: Event) -> None:
         self.devices = event
@@ -151,8 +177,13 @@ class RunState:
             self._loss_sum = self._loss_weight = 0.0
         self.stage, self.step, self.total_steps = event["stage"], event["step"], event["total_steps"]
         self.step_fields = {}
-        self.window = self._window_speed = None
+        self._forget_speed()
         self._window_step = event["step"] - 1
+        self._training_at = event["time"]
+
+    def _forget_speed(self) -> None:
+        self.window = self._window_speed = self._window_step = self._training_at = None
+        self._windows_s, self._with_pauses = 0.0, 1.0
         self._recent.clear()
 
     def _step(self, event: Event) -> None:
@@ -175,13 +206,14 @@ class RunState:
         if self._window_step is not None and self.window.seconds > 0:
             self._window_speed = (event["step"] - self._window_step) / self.window.seconds
         self._window_step = event["step"]
-        self.windows.append((event["time"], event["stage"], self.window))
-        _thin(self.windows)
+        self._windows_s += self.window.seconds
+        if self._training_at is not None and self._windows_s > 0:
+            self._with_pauses = max(1.0, (event["time"] - self._training_at) / self._windows_s)
+        self._windows.setdefault(event["stage"], Curve(_merged_windows)).append((self.elapsed_s, self.window))
 
     def _memory(self, event: Event) -> None:
         self.memory = event["devices"]
-        self.memories.append((event["time"], self.memory))
-        _thin(self.memories)
+        self._memories.append((self.elapsed_s, self.memory))
 
     def _validation(self, event: Event) -> None:
         self.history.setdefault(event["stage"], StageHistory()).add_validation(event["step"], event["loss"])
@@ -197,20 +229,19 @@ class RunState:
             self.stages_done.append(event["stage"])
 
     def _warning(self, event: Event) -> None:
-        self.warnings.append(event)
+        self.warnings.append(event | {"elapsed_s": self.elapsed_s})
 
     def _leak(self, event: Event) -> None:
         message = f"memory of {event['device']} grows by {event['mb_per_step']:.2f} MB a step"
         hint = "stop it (Ctrl-C saves) and start it again before memory runs out, and report it with events.jsonl"
-        self.warnings.append(event | {"message": message, "hint": hint})
+        self._warning(event | {"message": message, "hint": hint})
 
     def _run_end(self, event: Event) -> None:
         self.ended = event
 
 
-def _thin(points: list[Any]) -> None:
-    if len(points) > KEPT_POINTS:
-        del points[1::2]
+def _merged_windows(windows: Sequence[TimedWindow]) -> TimedWindow:
+    return windows[-1][0], average([figures for _, figures in windows]) if len(windows) > 1 else windows[0][1]
 
 
 _HANDLERS = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from myxtts.monitoring.figures import WindowFigures, average
+from myxtts.monitoring.words import percent
 
 STARVING_STALL = 0.05
 """A model device that waits for data for more than this share of the time is starving."""
@@ -37,27 +38,27 @@ class Verdict:
 
 def judge(figures: WindowFigures) -> Verdict:
     """The one thing about a window that matters most."""
-    busy = f"model device {_percent(figures.model_busy)} busy"
+    busy = f"model device {percent(figures.model_busy)} busy"
     if figures.steps == 0:
         return Verdict("warning", "no step was finished in this window", "wait, or look for a hung phase in the log")
     if figures.stall_share > STARVING_STALL:
         problem, advice = _starving(figures)
-        return Verdict("warning", f"{busy}, {_percent(figures.stall_share)} waiting for data; {problem}", advice)
+        return Verdict("warning", f"{busy}, {percent(figures.stall_share)} waiting for data; {problem}", advice)
     if figures.oscillation is not None and figures.oscillation > SWINGING:
         return Verdict(
             "warning",
-            f"{busy}, but its load swings by {_percent(figures.oscillation)}",
+            f"{busy}, but its load swings by {percent(figures.oscillation)}",
             f"raise --buffer-size (now {figures.buffer_capacity}) so that uneven batches even out",
         )
     if figures.padding_share is not None and figures.padding_share > SLOW_PADDING:
         return Verdict(
             "warning",
-            f"{busy}, but {_percent(figures.padding_share)} of what it computes is padding",
+            f"{busy}, but {percent(figures.padding_share)} of what it computes is padding",
             "leave out --batch-size, so that batches are filled by --batch-seconds in buckets of like length",
         )
     if figures.shares_device:
         return Verdict("good", _shared_device(figures), "")
-    return Verdict("good", f"{busy}, data device {_percent(figures.data_busy)}; training does not wait for data", "")
+    return Verdict("good", f"{busy}, data device {percent(figures.data_busy)}; training does not wait for data", "")
 
 
 def judge_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
@@ -68,7 +69,7 @@ def judge_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
     if whole.level == "warning" or share < STARVING_PART:
         return [whole]
     part = judge(average(starving))
-    return [whole, Verdict("warning", f"in {_percent(share)} of the time: {part.problem}", part.advice)]
+    return [whole, Verdict("warning", f"in {percent(share)} of the time: {part.problem}", part.advice)]
 
 
 def _starving(figures: WindowFigures) -> tuple[str, str]:
@@ -78,17 +79,17 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
     full = figures.buffer_capacity and figures.buffer_depth > FULL_BUFFER * figures.buffer_capacity
     if not figures.shares_device and process.busy >= max(source.busy, transfer.busy) and process.busy > 0.8:
         return (
-            f"the data device is the bottleneck ({_percent(process.busy)} busy)",
+            f"the data device is the bottleneck ({percent(process.busy)} busy)",
             "give --data-gpu the faster GPU, or train on one device without it",
         )
     if source.busy > 0.8:
         return (
-            f"reading batches is the bottleneck ({_percent(source.busy)} busy)",
+            f"reading batches is the bottleneck ({percent(source.busy)} busy)",
             "raise --num-workers",
         )
     if transfer.busy > 0.8:
         return (
-            f"the transfer to the model device is the bottleneck ({_percent(transfer.busy)} busy)",
+            f"the transfer to the model device is the bottleneck ({percent(transfer.busy)} busy)",
             "lower --batch-size, or choose two GPUs that are linked",
         )
     if full and transfer.waiting < figures.stall_share / 2:
@@ -100,11 +101,7 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
 
 def _shared_device(figures: WindowFigures) -> str:
     share = figures.phases["process"].busy
-    sentence = f"device {_percent(figures.model_busy)} busy, {_percent(share)} of the time with data work"
+    sentence = f"device {percent(figures.model_busy)} busy, {percent(share)} of the time with data work"
     if share > 0.25:
         sentence += " that a second GPU could take over (--data-gpu, --model-gpu)"
     return sentence
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

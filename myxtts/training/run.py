@@ -64,7 +64,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
             TensorBoardWriter(folder.tensorboard) as tensorboard,
             _stop_signals() as stop,
         ):
-            events.subscribe(console.on_event)
+            console.follow(events)
             events.subscribe(tensorboard.on_event)
             arguments = (config, plan, folder, events, stop, tensorboard)
             if not _to_its_end(lambda: TrainingRun(*arguments).run(), events, folder):
