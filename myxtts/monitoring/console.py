@@ -128,7 +128,7 @@ def render(state: RunState, width: int) -> RenderableType:
     """The panel for a terminal of `width` columns."""
     parts: list[RenderableType] = [_progress(state, width)]
     halves = width >= TWO_COLUMNS
-    room = max(1, (width // 2 - 4 if halves else width) - 14)  # beside a label, within the frame
+    room = max(1, (width // 2 - 2 if halves else width) - 14)  # beside a label, within the frame
     speed = _speed(state, room)
     devices = _devices(state, HALF_BAR_WIDTH if halves else BAR_WIDTH if width >= NARROW else 0, room)
     if halves:

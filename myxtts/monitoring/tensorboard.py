@@ -86,11 +86,12 @@ class TensorBoardWriter:
 
 
 def event_scalars(event: Event) -> dict[str, float]:
-    """The numbers of an event, by the name that they have in TensorBoard."""
-    kind = event["event"]
+    """The numbers of an event, by the name that they have in TensorBoard: each stage counts its steps from 1."""
+    kind, stage = event["event"], event["stage"]
     if kind == "window":
         window = WindowFigures.from_event(event)
-        figures = {
+        busy = {f"busy/{device.strip('/').replace(':', '_')}": share for device, share in window.device_busy.items()}
+        own = {
             "pipeline/stall_share": window.stall_share,
             "pipeline/buffer_depth": window.buffer_depth,
             "pipeline/efficiency": window.efficiency,
@@ -98,9 +99,10 @@ def event_scalars(event: Event) -> dict[str, float]:
             "pipeline/padding_share": window.padding_share,
             "speed/audio_seconds_per_s": window.audio_seconds_per_s,
             "speed/step_ms": window.step_ms,
-        } | {f"busy/{device.strip('/').replace(':', '_')}": share for device, share in window.device_busy.items()}
+        }
+        figures = {f"{stage}_{name}": value for name, value in (own | busy).items()}
     else:
-        group = event["stage"] if kind == "step" else f"{event['stage']}_validation"
+        group = stage if kind == "step" else f"{stage}_validation"
         figures = {
             f"{group}/{name}": value
             for name, value in event.items()

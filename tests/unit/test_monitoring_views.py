@@ -387,8 +387,9 @@ def test_tensorboard_scalars_are_grouped_by_stage_and_leave_out_what_is_unknown(
 
     assert event_scalars(step) == {"gpt/learning_rate": 1e-4}
     assert event_scalars(step | {"event": "validation", "loss": 2.0})["gpt_validation/loss"] == 2.0
-    assert event_scalars(window)["busy/GPU_1"] == 0.94
-    assert event_scalars(window)["pipeline/stall_share"] == 0.02
+    assert event_scalars(window)["gpt_busy/GPU_1"] == 0.94
+    assert event_scalars(window)["gpt_pipeline/stall_share"] == 0.02
+    assert not event_scalars(window).keys() & event_scalars(window | {"stage": "codec"}).keys()
 
 
 def test_a_mel_picture_has_low_frequencies_at_the_bottom() -> None:
