@@ -180,8 +180,11 @@ class XTTSTrainer:
             raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
         self.step_number += 1
-        figures = {name: float(_first(self, value)) for name, value in passes[-1][1]["figures"].items()}
+        figures = self._means([passed["figures"] for _, passed in passes])
         return StepResult(self.step_number, loss, figures, norm, skipped=not finite)
+
+    def _means(self, passes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        return {name: float(np.mean([float(_first(self, own[name])) for own in passes])) for name in passes[0]}
 
     def _update(self, total: Any, scale: tf.Tensor, norms: Any) -> None:
         assert self.optimizer is not None
@@ -238,13 +241,13 @@ class XTTSTrainer:
             seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
             shares = self._shares(batch)
             terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step, loss_scale)
-            flat = {name: value for own in terms.values() for name, value in own.items()}
+            flat = _flat(terms, figures, shares)
             reduced = sum_over_replicas([*gradients, *flat.values()])
             gradients, summed = reduced[: len(gradients)], dict(zip(flat, reduced[len(gradients) :], strict=True))
             return {
                 "gradients": gradients,
                 "loss": tf.add_n([summed[name] for name in _first_of(terms)]),
-                "figures": {**summed, **figures},
+                "figures": summed,
                 "aftermath": aftermath,
             }
 
@@ -285,16 +288,14 @@ class XTTSTrainer:
 
     def evaluate(self, batches: Sequence[DeviceBatch]) -> dict[str, float]:
         """Mean losses over held-out batches, without dropout and without learning."""
-        sums: dict[str, float] = {}
         step = tf.constant(self.step_number, tf.int64)
+        passes = []
         for batch in batches:
             tensors = self._per_replica(batch)
             if self._run_evaluation is None:
                 self._run_evaluation = self._compiled(self._distributed_evaluation, tensors, step)
-            values = self._run_evaluation(tensors, step)
-            for name, value in values.items():
-                sums[name] = sums.get(name, 0.0) + float(_first(self, value))
-        return {name: value / len(batches) for name, value in sums.items()}
+            passes.append(self._run_evaluation(tensors, step))
+        return self._means(passes)
 
     def _distributed_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
         def replica(batch: Tensors, step: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -302,10 +303,9 @@ class XTTSTrainer:
             stage = self.current_stage()
             objective = stage.objective(batch, seed=None, step=step)
             terms = _weighted(objective, shares, stage.players)
-            flat = {name: value for own in terms.values() for name, value in own.items()}
+            flat = _flat(terms, objective.figures, shares)
             summed = dict(zip(flat, sum_over_replicas(list(flat.values())), strict=True))
-            loss = tf.add_n([summed[name] for name in _first_of(terms)])
-            return {"loss": loss, **summed, **objective.figures}
+            return {"loss": tf.add_n([summed[name] for name in _first_of(terms)]), **summed}
 
         return self.strategy.run(replica, args=(batch, step))
 
@@ -376,6 +376,13 @@ def _weighted(objective: Objective, shares: Tensors, players: Mapping[str, Any])
         }
         for player in players
     }
+
+
+def _flat(terms: Mapping[str, Tensors], figures: Tensors, shares: Tensors) -> dict[str, tf.Tensor]:
+    """Terms and figures by name, each as this replica's part of a sum over all replicas."""
+    equal = 1.0 / tf.distribute.get_strategy().num_replicas_in_sync
+    weighed = {name: value * shares.get(name, equal) for name, value in figures.items()}
+    return {**{name: value for own in terms.values() for name, value in own.items()}, **weighed}
 
 
 def _first_of(terms: Mapping[str, dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:

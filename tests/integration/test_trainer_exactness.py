@@ -49,29 +49,35 @@ recipe = dict(dropout=0.0, code_noise=0.0, max_steps=10, learning_rate=1e-4)
 config = XTTSConfig(model_size="tiny", simulate_gpus=2, multi_gpu=True, **recipe, **SIZES)
 seed_everything(5)
 mirrored, single = XTTSTrainer(config), XTTSTrainer(config, model_device="/CPU:1")
+def furthest(pairs):
+    return max(abs(ours[name] - theirs[name]) for ours, theirs in pairs for name in ours)
 for stage in ("codec", "gpt"):
     like(single, mirrored)
     for trainer in (mirrored, single):
         trainer.start_stage(stage)
     shapes = [dict(), dict(frames=48), dict(tokens=9), dict(rows=2), dict(rows=3, tokens=7, frames=40)]
     held_out = [mirrored.current_stage().from_mels(*map(tf.constant, batch(20, **shape))) for shape in shapes]
-    validated = [t.evaluate([t._whole_batch(tensors) for tensors in held_out])["loss"] for t in (mirrored, single)]
-    losses = [[t.train_step(*batch(n))["loss"] for t in (mirrored, single)] for n in range(10)]
+    validated = [t.evaluate([t._whole_batch(tensors) for tensors in held_out]) for t in (mirrored, single)]
+    stepped = [[t.train_step(*batch(n)) for t in (mirrored, single)] for n in range(10)]
     apart = max(
         float(np.max(np.abs(np.subtract(*[v.numpy() for v in variable.value.values]))))
         for variable in mirrored.current_stage().trainable_variables
     )
     out[stage] = dict(
-        validation_difference=abs(validated[0] - validated[1]),
+        validation_difference=furthest([validated]),
         validation_traces=mirrored._run_evaluation.experimental_get_tracing_count(),
         replicas=mirrored.strategy.num_replicas_in_sync,
-        loss_difference=max(abs(a - b) for a, b in losses),
+        difference=furthest(stepped),
         weight_difference=max(float(np.max(np.abs(a - b))) for a, b in zip(weights(mirrored), weights(single))),
         replicas_apart=apart,
-        fell=losses[-1][0] != losses[0][0],
+        fell=stepped[-1][0]["loss"] != stepped[0][0]["loss"],
+        shown=sorted(stepped[0][0]),
     )
 print(json.dumps(out))
 """
+
+
+FIGURES = {"codec": ("l1", "mse"), "gpt": ("text", "audio", "accuracy")}
 
 
 @pytest.mark.slow
@@ -80,7 +86,8 @@ def test_mirrored_equals_single_over_ten_steps_and_in_validation_and_the_replica
         assert isinstance(seen, dict)
         assert seen["replicas"] == 2, stage
         assert seen["replicas_apart"] == 0.0, stage
-        assert seen["loss_difference"] < 1e-5, (stage, seen)
+        assert seen["difference"] < 1e-5, (stage, seen)
+        assert set(FIGURES[stage]) < set(seen["shown"]), (stage, seen)
         assert seen["fell"], stage
         assert seen["validation_difference"] < 1e-5, (stage, seen)
         assert seen["validation_traces"] == 1, "rows and lengths of any size share one trace"
@@ -117,6 +124,7 @@ try:
 except TrainingError as error:
     stopped = str(error)
 good = two.train_step(*batch(3, rows=3, tokens=9, frames=48))
+mixed, _, _ = gradients_of(two, [batch(5), batch(6, rows=3, tokens=9, frames=48)])
 refused = []
 for too_long in (batch(4, tokens=403), batch(4, frames=2440)):
     try:
@@ -126,6 +134,7 @@ for too_long in (batch(4, tokens=403), batch(4, frames=2440)):
 print(json.dumps(dict(
     norms=[r1.gradient_norm, r2.gradient_norm], difference=difference, unchanged=unchanged,
     skipped_steps=one.skipped_steps, stopped=stopped, good=good["loss"], refused=refused,
+    mixed=[mixed.loss, mixed.figures["text"] + mixed.figures["audio"]],
     traces=[traced.experimental_get_tracing_count() for traced in two._gradients_of.values()],
 )))
 """
@@ -139,6 +148,8 @@ def test_accumulated_gradients_are_averaged_the_loss_scale_cancels_out_and_bad_b
     assert isinstance(seen["difference"], float)
     assert seen["difference"] < 1e-6
     assert seen["unchanged"] is True
+    assert isinstance(seen["mixed"], list)
+    assert seen["mixed"][0] == pytest.approx(seen["mixed"][1]), "the terms of all batches make the loss of all"
     assert seen["skipped_steps"] == 10
     assert seen["traces"] == [1], "rows and lengths of any size share one trace"
     assert "10 steps in a row had no finite gradient" in str(seen["stopped"])

@@ -165,7 +165,7 @@ class DecoderStage(TrainingStage):
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         rows = tf.cast(tf.shape(batch["wave"])[0], tf.float32)
-        return dict.fromkeys(("mel", "adversarial", "features", "judges"), rows)
+        return dict.fromkeys(("mel", "mel_distance", "adversarial", "features", "judges"), rows)
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         """Held out (no `seed`), the mel's distance alone: what judges say changes as they learn."""

@@ -113,7 +113,7 @@ class GPTStage(TrainingStage):
         texts = tf.cast(tf.reduce_sum(batch["text_lengths"] + 1), tf.float32)
         codes = tf.cast(tf.reduce_sum(batch["code_lengths"]), tf.float32)
         stops = tf.cast(tf.size(batch["code_lengths"]) * self.gpt.config.audio_stop_targets, tf.float32)
-        return {"text": texts, "audio": codes + stops, "alignment": codes}
+        return {"text": texts, "audio": codes + stops, "accuracy": codes + stops, "alignment": codes}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         latents_BLD = self.conditioning(batch["reference"], batch["reference_lengths"])

@@ -1,7 +1,8 @@
 """What a stage is: the producer's half, the consumer's half, and the terms of its loss.
 
 A loss term is a mean over some positions of a replica's batch; `counts` says over how many. The trainer weighs the
-means by their counts over all replicas, so that a batch split over devices gives the gradient of the whole batch.
+means by their counts over all replicas, so that a batch split over devices gives the gradient of the whole batch. A
+figure without a count is shown as the mean over the replicas.
 
 Where parts learn against each other a stage has several players: each has variables of its own and learns from the
 terms that name it. The first player is the one that the stage is for; the stage's loss is the sum of its terms.
@@ -82,7 +83,7 @@ class TrainingStage(abc.ABC):
 
     @abc.abstractmethod
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        """For each term of the objective, the number of positions that its mean is over."""
+        """For each term of the objective, the number of positions that its mean is over; figures may have one too."""
 
     @abc.abstractmethod
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
