@@ -161,7 +161,7 @@ def _path(frame: _Frame, series: Series) -> str:
 
 def _label(value: float) -> str:
     if abs(value) >= 10_000:
-        return f"{value / 1000:,.0f}k"
+        return f"{value / 1000:,.1f}".removesuffix(".0") + "k"
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 

@@ -239,6 +239,12 @@ def test_axis_ticks_are_round_and_inside() -> None:
     assert ticks(5, 5) == [5]
 
 
+def test_labels_of_an_axis_say_what_they_stand_at() -> None:
+    chart = line_chart([Series("loss", [(0.0, 1.0), (20_000.0, 1.0)], 0)], x_label="step")
+
+    assert [label for label in ("2,500", "10k", "12.5k", "15k", "17.5k", "20k") if f">{label}<" not in chart] == []
+
+
 def test_thinning_keeps_the_mean_and_smoothing_does_not_lag() -> None:
     line = [(float(x), 2.0 * x) for x in range(3000)]
 
