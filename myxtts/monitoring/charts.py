@@ -18,6 +18,8 @@ Point = tuple[float, float]
 WIDTH, HEIGHT = 760, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 34
 MOST_POINTS = 600
+BREAK = 12
+"""A gap that is so many times as wide as others breaks a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +151,21 @@ def _path(frame: _Frame, series: Series) -> str:
             f'<circle class="s{series.colour}" cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="3.5"/>'
             for x, y in series.points
         )
-    gaps = sorted(after[0] - before[0] for before, after in zip(series.points, series.points[1:], strict=False))
-    jump = 12 * gaps[len(gaps) // 2] if gaps else 0.0
-    commands, previous = [], None
-    for x, y in series.points:
-        letter = "M" if previous is None or x - previous > jump else "L"
-        commands.append(f"{letter}{frame.x(x):.1f} {frame.y(y):.1f}")
-        previous = x
+    letters = ["M", *("M" if jump else "L" for jump in _jumps([x for x, _ in series.points]))]
+    commands = [
+        f"{letter}{frame.x(x):.1f} {frame.y(y):.1f}" for letter, (x, y) in zip(letters, series.points, strict=True)
+    ]
     return f'<path class="s{series.colour} {series.kind}" d="{"".join(commands)}"/>'
+
+
+def _jumps(xs: Sequence[float]) -> list[bool]:
+    """For each gap, whether it is far wider than most and than one beside it: points of a slow stage are all far."""
+    gaps = [after - before for before, after in itertools.pairwise(xs)]
+    usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
+    beside = [
+        min(gaps[max(0, place - 1) : place] + gaps[place + 1 : place + 2], default=0.0) for place in range(len(gaps))
+    ]
+    return [gap > BREAK * max(usual, near) for gap, near in zip(gaps, beside, strict=True)]
 
 
 def _label(value: float) -> str:

@@ -260,6 +260,12 @@ def test_a_line_is_broken_where_a_run_was_interrupted() -> None:
     assert line_chart([Series("busy", points, 0)], x_label="minutes").count("M") == 2
 
 
+def test_a_stage_whose_windows_take_longer_than_those_of_the_one_before_is_a_line_too() -> None:
+    points = [(float(x), 1.0) for x in [*range(300), *range(300, 2_300, 20)]]
+
+    assert line_chart([Series("busy", points, 0)], x_label="minutes").count("M") <= 2
+
+
 def test_a_chart_of_one_point_or_none_does_not_fail() -> None:
     assert "nothing was recorded" in line_chart([Series("loss", [], 0)], x_label="step")
     assert "<svg" in line_chart([Series("loss", [(1.0, 2.0)], 0)], x_label="step")
