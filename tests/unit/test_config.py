@@ -24,7 +24,7 @@ def test_little_speech_is_kept_from_being_learnt_by_heart_unless_a_voice_was_the
     assert (tuned.code_noise, tuned.splice, tuned.vary_speed) == (0.0, 0.0, 0.0)
     with pytest.raises(ConfigError, match="--vary-speed"):
         XTTSConfig(vary_speed=0.5)
-    with pytest.raises(ConfigError, match="--splice is 1.5"):
+    with pytest.raises(ConfigError, match=r"--splice is 1\.5"):
         XTTSConfig(splice=1.5)
 
 
