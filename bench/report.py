@@ -1,7 +1,8 @@
 """What a benchmark says: rows with medians, spread and targets; the machine's load; one JSON file.
 
 A row compares ours with a peer in the same unit (its value is the median of the rounds' own ratios), or stands alone.
-On a machine where others worked too, everything is printed and stored, and no conclusion is drawn.
+On a machine where others worked too, everything is printed and stored, and no conclusion is drawn; nor is one from a
+peer's stored figure, which is of another machine.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        return None if self.target is None else self.target.met(self.value)
+        """None where there is nothing to keep, or nothing measured here to keep it against."""
+        return None if self.target is None or self.stored else self.target.met(self.value)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -119,8 +121,17 @@ class Report:
         return [row.name for row in self.rows if row.met is False]
 
     @property
+    def judged(self) -> bool:
+        """False where every target of the report is held against a stored figure."""
+        return not self.open_rows or any(row.met is not None for row in self.rows)
+
+    @property
+    def open_rows(self) -> list[str]:
+        return [row.name for row in self.rows if row.target is not None and row.met is None]
+
+    @property
     def exit_code(self) -> int:
-        if not self.quiet or self.quick:
+        if not self.quiet or self.quick or not self.judged:
             return INCONCLUSIVE
         return MISSED if self.missed else MET
 
@@ -132,7 +143,11 @@ class Report:
             return "No conclusion: --quick measures too little for one."
         if not any(row.target for row in self.rows):
             return "No target here."
-        return f"Missed: {', '.join(self.missed)}" if self.missed else "Every target met."
+        waiting = f"Open until the peer is installed here (bench/peers.md): {', '.join(self.open_rows)}"
+        if not self.judged:
+            return f"No conclusion. {waiting}"
+        found = f"Missed: {', '.join(self.missed)}" if self.missed else "Every target met."
+        return f"{found} {waiting}" if self.open_rows else found
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -164,10 +179,10 @@ def table(made: Mapping[str, Any]) -> str:
 
 
 def verdict(row: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """Met, missed, or open where the report that the row stands in draws no conclusion."""
-    if row["met"] is None:
+    """Met, missed, or open where its peer's figure is a stored one or its report draws no conclusion."""
+    if row["target"] is None:
         return ""
-    if made["quick"] or not made["quiet"]:
+    if made["quick"] or not made["quiet"] or row["stored"]:
         return "open"
     return "met" if row["met"] else "MISSED"
 

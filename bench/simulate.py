@@ -11,7 +11,6 @@ ring. A phase begins a batch only when there is room for what it makes. Pure: ti
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import random
 import statistics
@@ -20,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Others
+from bench.measure import BenchError, Others
 from bench.report import Report, Row, Target, finish, parser_for, run_main
 
 SLOTS = 2
@@ -213,6 +212,11 @@ def phases_of_run(run: Path) -> MeasuredRun:
     from myxtts.monitoring.figures import WindowFigures
 
     events = [event for event in read_events(run / "events.jsonl") if event["event"] == "window"]
+    if not events:
+        raise BenchError(
+            f"{run} has no window with phase times in its events.jsonl: give a run of more steps than --log-every, or "
+            "the times themselves with --process-ms and --train-ms"
+        )
     stage = events[-1]["stage"]
     windows = [WindowFigures.from_event(event) for event in events if event["stage"] == stage][-5:]
 
@@ -231,24 +235,29 @@ def phases_of_run(run: Path) -> MeasuredRun:
     return MeasuredRun(phases, 1000 / median(lambda window: window.step_ms), len(models), overlapped)
 
 
+FIELDS = {
+    "process_ms": "data device's work on a batch",
+    "train_ms": "model device's work on a batch",
+    "train_fixed_ms": "the part of it that does not shrink when rows are shared",
+    "batch_mb": "size of a processed batch",
+    "gradient_mb": "size of the gradient: 4 bytes a parameter; 51 at small, 1764 at big",
+    "link_gb_s": "bandwidth between devices",
+    "jitter": "spread of the batches' times, as a share",
+}
+"""What of `Phases` can be given, each by a flag of its name."""
+
+
 def main(argv: list[str]) -> int:
     parser = parser_for("simulate", __doc__)
     parser.add_argument("--run", type=Path, help="a run of yours; the phase times in its events.jsonl are used")
-    for name, what in (
-        ("process-ms", "data device's work on a batch"),
-        ("train-ms", "model device's work on a batch"),
-        ("train-fixed-ms", "the part of it that does not shrink when rows are shared"),
-        ("batch-mb", "size of a processed batch"),
-        ("gradient-mb", "size of the gradient: 4 bytes a parameter; 51 at small, 1764 at big"),
-        ("link-gb-s", "bandwidth between devices"),
-        ("jitter", "spread of the batches' times, as a share"),
-    ):
-        parser.add_argument(f"--{name}", type=float, help=what)
+    for name, what in FIELDS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=what)
     parser.add_argument("--most", type=int, default=MOST_DEVICES, help="largest number of devices")
     arguments = parser.parse_args(argv)
     report = Report(name="simulate", rows=[], others_cores=0.0, quick=arguments.quick)
-    if arguments.run or arguments.process_ms:
-        phases = _given(arguments, report)
+    given = {name: value for name in FIELDS if (value := getattr(arguments, name)) is not None}
+    if arguments.run or given:
+        phases = _given(arguments.run, given, report)
     else:
         from bench.simulated_devices import check
 
@@ -261,20 +270,21 @@ def main(argv: list[str]) -> int:
     return finish(report, arguments.json)
 
 
-def _given(arguments: argparse.Namespace, report: Report) -> Phases:
-    phases = Phases(process_ms=1.0, train_ms=1.0)
-    if arguments.run:
-        run = phases_of_run(arguments.run)
-        phases = run.phases
-        predicted = simulate(phases, 1, run.model_devices).steps_per_s
-        if run.overlapped:
-            report.rows.append(agreement("this run", [predicted], [run.steps_per_s]))
-        else:
-            gain = predicted / run.steps_per_s
-            report.rows.append(Row(name="a device for the data, predicted", unit="times this run", ours=[gain]))
-    names = ("process_ms", "train_ms", "train_fixed_ms", "batch_mb", "gradient_mb", "link_gb_s", "jitter")
-    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    return replace(phases, **given)
+def _given(folder: Path | None, given: dict[str, float], report: Report) -> Phases:
+    """The phases of a run with what was given instead; without a run, what was given."""
+    if folder is None:
+        if missing := {"process_ms", "train_ms"} - set(given):
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in sorted(missing))
+            raise BenchError(f"{flags} must be given too, or a run with --run: a prediction needs both devices' times")
+        return Phases(**given)
+    run = phases_of_run(folder)
+    predicted = simulate(run.phases, 1, run.model_devices).steps_per_s
+    if run.overlapped:
+        report.rows.append(agreement("this run", [predicted], [run.steps_per_s]))
+    else:
+        gain = predicted / run.steps_per_s
+        report.rows.append(Row(name="a device for the data, predicted", unit="times this run", ours=[gain]))
+    return replace(run.phases, **given)
 
 
 def agreement(name: str, predicted: list[float], measured: list[float]) -> Row:

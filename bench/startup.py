@@ -37,6 +37,8 @@ def measure(rounds: int, *, quick: bool) -> Report:
         **{f"myxtts {name} --help": [sys.executable, "-m", "myxtts", name, "--help"] for name in COMMANDS},
     }
     others = Others()
+    if peer:
+        commands[COQUI_IMPORT] = [peer, "-c", COQUI_IMPORT]
     # The first run of each fills the page cache and the bytecode cache.
     for command in commands.values() if not quick else ():
         child_cpu_s(command)
@@ -44,7 +46,7 @@ def measure(rounds: int, *, quick: bool) -> Report:
     for _ in range(rounds):
         for name, command in commands.items():
             made[name].append(child_cpu_s(command))
-    theirs = [child_cpu_s([peer, "-c", COQUI_IMPORT]) for _ in range(1 if quick else 2)][-1:] if peer else []
+    theirs = made.pop(COQUI_IMPORT, [])
     others_cores = others.cores()
     rows = [Row(name=name, unit="CPU-s", ours=seconds, target=target_of(name)) for name, seconds in made.items()]
     rows.append(
@@ -52,7 +54,7 @@ def measure(rounds: int, *, quick: bool) -> Report:
             name="import, against Coqui's",
             unit="CPU-s",
             ours=made["import myxtts"],
-            peer=[theirs[0]] * rounds if theirs else [STORED["import"]],
+            peer=theirs or [STORED["import"]],
             stored=not theirs,
             peer_name="Coqui",
         )

@@ -21,7 +21,7 @@ SHOWN = {
     "train": ("training, each as shipped", "training, references of 6 s in both"),
     "synth": ("text to wave", "first sound of a stream"),
     "mel": ("mel",),
-    "data": ("reading batches",),
+    "data": ("reading, theirs with a mel", "reading, both without a mel"),
     "startup": ("import myxtts", *(f"myxtts {name} --help" for name in ("train", "prepare", "synth", "monitor"))),
     "pipeline": (
         "efficiency of side by side",

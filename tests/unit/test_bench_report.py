@@ -36,6 +36,18 @@ def test_a_stored_figure_divides_every_round() -> None:
     assert "stored: not installed here" in table(report(stored).to_json())
 
 
+def test_a_figure_of_another_machine_leaves_its_target_open() -> None:
+    good, bad = row(target=at_most(0.5)), row(name="slow", target=at_least(0.6))
+    stored = row(name="elsewhere", peer=[4.0], stored=True, target=at_most(0.1))
+
+    assert "<= 0.1 open" in table(report(stored).to_json())
+    assert report(good, stored).exit_code == MET
+    assert report(good, stored).conclusion.startswith("Every target met. Open until the peer is installed here")
+    assert report(bad, stored).missed == ["slow"]
+    assert report(stored).exit_code == INCONCLUSIVE
+    assert report(stored).conclusion.endswith("elsewhere")
+
+
 def test_a_row_without_a_peer_is_judged_by_its_own_figure() -> None:
     assert row(peer=[], target=at_most(2.0)).met is True
     assert row(peer=[], target=at_least(2.5)).met is False

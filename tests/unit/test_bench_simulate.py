@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.simulate import Phases, agreement, pays_up_to, phases_of_run, scaling, simulate
+from bench.measure import BenchError
+from bench.simulate import Phases, agreement, main, pays_up_to, phases_of_run, scaling, simulate
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
 
 FREE = {"link_latency_ms": 0.0, "batch_mb": 0.0}
@@ -165,3 +166,22 @@ def test_phase_times_come_from_a_runs_own_events(tmp_path: Path) -> None:
     assert phases.transfer_ms(1) == pytest.approx(1.5, abs=0.1)
     assert run.steps_per_s == pytest.approx(10.0)
     assert simulate(phases, 1, 1).steps_per_s == pytest.approx(run.steps_per_s, rel=0.02)
+
+
+@pytest.mark.parametrize("events", ["", '{"event": "step", "time": 0.0, "stage": "gpt", "step": 1, "loss": 2.0}\n'])
+def test_a_run_without_windows_is_an_error_that_says_what_to_give(tmp_path: Path, events: str) -> None:
+    (tmp_path / "events.jsonl").write_text(events)
+
+    with pytest.raises(BenchError, match="--process-ms and --train-ms"):
+        main(["--run", str(tmp_path), "--json", str(tmp_path / "made.json")])
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [(["--process-ms", "5"], "--train-ms"), (["--train-ms", "5"], "--process-ms"), (["--jitter", "0.1"], "--train-ms")],
+)
+def test_the_time_of_one_device_alone_is_refused_with_the_flag_that_is_missing(
+    flags: list[str], missing: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BenchError, match=missing):
+        main([*flags, "--json", str(tmp_path / "made.json")])
