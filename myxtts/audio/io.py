@@ -19,6 +19,8 @@ from myxtts.files import replacing
 
 _READABLE_HINT = "use a wav, flac, ogg or mp3 file; `ffmpeg -i CLIP CLIP.wav` converts most others"
 _SUBTYPES = {".wav": "PCM_16", ".flac": "PCM_16", ".ogg": "VORBIS"}
+_BLOCK_SAMPLES = 65536
+"""Written at once: libsndfile's Vorbis encoder puts what it is given on the stack, and a minute is too much for it."""
 
 
 def read_audio(path: str | os.PathLike[str], sample_rate: int = 22050) -> NDArray[np.float32]:
@@ -48,7 +50,7 @@ def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights"
         ) from error
-    except (soundfile.SoundFileError, RuntimeError, ValueError) as error:
+    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:  # TypeError: .raw has no header
         raise DataError(f"{path} is not audio that can be decoded: {error}", hint=_READABLE_HINT) from error
     return samples, int(rate)
 
@@ -69,7 +71,10 @@ def write_audio(path: str | os.PathLike[str], samples: ArrayLike, sample_rate: i
         mono = to_int16(mono)
     try:
         with replacing(target, durable=False) as part:
-            soundfile.write(part, mono, sample_rate, subtype=subtype, format=target.suffix[1:].upper())
+            options = {"subtype": subtype, "format": target.suffix[1:].upper()}
+            with soundfile.SoundFile(part, "w", sample_rate, 1, **options) as file:
+                for first in range(0, len(mono), _BLOCK_SAMPLES):
+                    file.write(mono[first : first + _BLOCK_SAMPLES])
     except (OSError, soundfile.SoundFileError) as error:
         raise DataError(
             f"{target} cannot be written: {error}", hint="check that the folder exists and has room"

@@ -10,6 +10,7 @@ import soundfile
 
 from myxtts.audio.io import read_audio, to_int16, write_audio
 from myxtts.errors import DataError
+from tests.processes import run
 
 
 def tone(seconds: float, rate: int, hz: float = 440.0) -> np.ndarray:
@@ -72,6 +73,27 @@ def damaged(folder: Path, what: str) -> Path:
     elif what == "folder":
         path.mkdir()
     return path
+
+
+def test_two_minutes_of_ogg_are_written(tmp_path: Path) -> None:
+    script = """
+import sys
+import numpy as np
+from myxtts.audio.io import write_audio
+write_audio(sys.argv[1], np.random.default_rng(0).integers(-1500, 1500, 120 * 24000).astype(np.int16), 24000)
+"""
+    # In a process of its own: what Vorbis does not bear ends it.
+    written = run("-c", script, str(tmp_path / "long.ogg"))
+
+    assert written.returncode == 0, written.stderr
+    assert soundfile.info(tmp_path / "long.ogg").duration == pytest.approx(120.0)
+
+
+def test_samples_without_a_header_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "clip.raw").write_bytes(bytes(4000))
+
+    with pytest.raises(DataError, match=r"clip\.raw is not audio"):
+        read_audio(tmp_path / "clip.raw")
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "text", "no samples", "nan", "folder"])
