@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.models.layers import LayerNorm, Linear, Part, length_mask, linear
+from myxtts.audio.mel import N_MELS
+from myxtts.models.layers import LayerNorm, Linear, Part, float32_layers, length_mask, linear
 
-MEL_BINS = 80
 FRAMES_PER_STEP = 2
 """43 steps a second: at the codes' own 21.5, fast speech has more tokens than steps, and CTC no path."""
 KERNEL_WIDTH = 5
@@ -49,17 +49,18 @@ class ContextBlock(Part):
 
 
 class CTCNetwork(Part):
-    """mel_BTM -> logits_BFK; frames beyond a clip's end change nothing."""
+    """mel_BTM -> logits_BFK in float32, as TensorFlow's CTC loss is; frames beyond a clip's end change nothing."""
 
     def __init__(self, labels: int, *, width: int = 128, blocks: int = 4, **keras_options: Any) -> None:
-        super().__init__(**{"name": "aligner", "dtype": "float32", **keras_options})
-        self.labels = labels
-        self.blank = labels
-        fan_in = KERNEL_WIDTH * MEL_BINS
-        self.into = Linear(fan_in, width, std=(2.0 / fan_in) ** 0.5, name="into")
-        self.blocks = [ContextBlock(width, name=f"block_{index + 1}") for index in range(blocks)]
-        self.norm = LayerNorm(width, name="norm")
-        self.head = Linear(width, labels + 1, std=width**-0.5, name="head")
+        with float32_layers():
+            super().__init__(**{"name": "aligner", **keras_options})
+            self.labels = labels
+            self.blank = labels
+            fan_in = KERNEL_WIDTH * N_MELS
+            self.into = Linear(fan_in, width, std=(2.0 / fan_in) ** 0.5, name="into")
+            self.blocks = [ContextBlock(width, name=f"block_{index + 1}") for index in range(blocks)]
+            self.norm = LayerNorm(width, name="norm")
+            self.head = Linear(width, labels + 1, std=width**-0.5, name="head")
 
     def call(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
         hidden_BFD = self.hidden(mel_BTM, mel_lengths_B, mean_frame(mel_BTM, mel_lengths_B))[-1]

@@ -8,7 +8,7 @@ for every (key or value, batch row, head, position).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -52,10 +52,8 @@ class Place(NamedTuple):
 
 
 def read_weights(gpt: GPT) -> StepWeights:
-    """The weights as they are now, in the type that the GPT computes in."""
-
-    def read(variable: Any) -> tf.Tensor:
-        return tf.cast(tf.convert_to_tensor(variable), gpt.compute_dtype)
+    """The weights as they are now, float32 whatever the GPT computes in."""
+    read = tf.convert_to_tensor
 
     def dense(layer: Linear) -> Pair:
         return read(layer.kernel), -read(layer.bias)
@@ -82,13 +80,13 @@ def read_weights(gpt: GPT) -> StepWeights:
         blocks=tuple(block_weights(block) for block in gpt.blocks),
         last_norm=norm(gpt.last_norm),
         head_norm=norm(gpt.head_norm),
-        head=(kernel_DV, minus_bias_V + tf.cast(never_V, minus_bias_V.dtype)),
+        head=(kernel_DV, minus_bias_V + never_V),
     )
 
 
 def predict(hidden_BD: tf.Tensor, weights: StepWeights) -> tf.Tensor:
     """Logits of the next code, [B, V]."""
-    return tf.cast(_product(hidden_BD, *weights.head), tf.float32)
+    return _product(hidden_BD, *weights.head)
 
 
 def block_step(

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from myxtts.audio.mel import N_MELS
 from myxtts.config.model import ModelConfig
 from myxtts.models.attention import attend
 from myxtts.models.layers import (
@@ -25,7 +26,6 @@ from myxtts.models.layers import (
     split_heads,
 )
 
-MEL_BINS = 80
 PERCEIVER_HEAD_WIDTH = 64
 
 
@@ -75,7 +75,7 @@ class Conditioning(Part):
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
         super().__init__(**{"name": "conditioning", **keras_options})
         width = config.gpt_width
-        self.project = Linear(MEL_BINS, width, std=MEL_BINS**-0.5, name="project")
+        self.project = Linear(N_MELS, width, std=N_MELS**-0.5, name="project")
         self.blocks = [
             MelAttention(width, config.gpt_heads, name=f"block_{index + 1}")
             for index in range(config.conditioning_layers)
@@ -105,4 +105,6 @@ class Conditioning(Part):
 
 def key_bias(mask_BT: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor | None:
     """0 for keys that count and a large negative number for others, ready to be added to scores."""
-    return None if mask_BT is None else tf.where(mask_BT, 0.0, tf.cast(MASKED, dtype))[:, None, None, :]
+    if mask_BT is None:
+        return None
+    return tf.where(mask_BT, tf.zeros([], dtype), tf.cast(MASKED, dtype))[:, None, None, :]

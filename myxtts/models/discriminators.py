@@ -60,7 +60,8 @@ class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
     """Convolutions over the magnitudes of one short-time Fourier transform, halving the frequencies three times."""
 
     def __init__(self, window_samples: int, width: int, **keras_options: Any) -> None:
-        super().__init__(**keras_options)
+        # Without Keras's autocast: the transform is taken of the wave as it came, 16 bits would be noise in it.
+        super().__init__(**{"autocast": False, **keras_options})
         self.window_samples = window_samples
         self.width = width
         self.convs = [
@@ -78,18 +79,18 @@ class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
 
     def call(self, wave_BS: tf.Tensor) -> Judgement:
         hop_samples = self.window_samples // 4
-        spectrum_BTF = tf.signal.stft(_f32(wave_BS), self.window_samples, hop_samples, pad_end=True)
+        spectrum_BTF = tf.signal.stft(wave_BS, self.window_samples, hop_samples, pad_end=True)
         # Not tf.abs: its gradient is not a number where a spectrum is exactly silent.
         power_BTF = tf.math.real(spectrum_BTF) ** 2 + tf.math.imag(spectrum_BTF) ** 2
         magnitude_BTF = tf.sqrt(power_BTF + 1e-9)
-        return _judge(tf.cast(magnitude_BTF, self.compute_dtype)[..., None], self.convs, self.out)
+        return _judge(magnitude_BTF[..., None], self.convs, self.out)
 
 
 class Discriminators(keras.layers.Layer):  # type: ignore[misc]
     """Five period judges and three spectrum judges. `shrink` divides all widths, for small models and tests."""
 
     def __init__(self, shrink: int = 1, **keras_options: Any) -> None:
-        super().__init__(**{"name": "discriminators", **keras_options})
+        super().__init__(**{"name": "discriminators", "autocast": False, **keras_options})
         widths = tuple(max(width // shrink, 4) for width in _PERIOD_WIDTHS)
         periods = [PeriodJudge(period, widths, name=f"period_{period}") for period in PERIODS]
         width = max(_SPECTRUM_WIDTH // shrink, 4)
@@ -102,7 +103,6 @@ class Discriminators(keras.layers.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, wave_BS: tf.Tensor) -> list[Judgement]:
-        wave_BS = tf.cast(wave_BS, self.compute_dtype)
         return [judge(wave_BS) for judge in self.judges]
 
 

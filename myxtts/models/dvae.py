@@ -14,10 +14,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from myxtts.audio.mel import N_MELS
 from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.models.codebook import Codebook
+from myxtts.models.layers import float32_layers
 
-MEL_CHANNELS = 80
 RESIDUAL_BLOCKS = 3
 
 
@@ -55,7 +56,7 @@ class Encoder(keras.layers.Layer):  # type: ignore[misc]
         self.out = keras.layers.Conv1D(code_width, 1, name="out")
 
     def build(self, input_shape: Any = None) -> None:
-        self.down_1.build((None, None, MEL_CHANNELS))
+        self.down_1.build((None, None, N_MELS))
         self.down_2.build((None, None, self.width // 2))
         for block in self.blocks:
             block.build()
@@ -86,7 +87,7 @@ class Decoder(keras.layers.Layer):  # type: ignore[misc]
         self.blocks = [ResidualBlock(width, name=f"block_{index + 1}") for index in range(RESIDUAL_BLOCKS)]
         self.up_1 = keras.layers.Conv1D(width, 3, padding="same", activation="relu", name="up_1")
         self.up_2 = keras.layers.Conv1D(width // 2, 3, padding="same", activation="relu", name="up_2")
-        self.out = keras.layers.Conv1D(MEL_CHANNELS, 1, name="out")
+        self.out = keras.layers.Conv1D(N_MELS, 1, name="out")
 
     def build(self, input_shape: Any = None) -> None:
         self.into.build((None, None, self.code_width))
@@ -115,12 +116,14 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
         super().__init__(**{"name": "dvae", **keras_options})
-        self.encoder = Encoder(config.dvae_width, config.dvae_code_width, name="encoder")
+        # Codes are decided by small distances, and must not depend on what else is computed in 16 bits.
+        with float32_layers():
+            self.encoder = Encoder(config.dvae_width, config.dvae_code_width, name="encoder")
         self.codebook = Codebook(config.audio_codes, config.dvae_code_width, name="codebook")
         self.decoder = Decoder(config.dvae_width, config.dvae_code_width, name="decoder")
 
     def build(self, input_shape: Any = None) -> None:
-        stats = {"shape": (MEL_CHANNELS,), "trainable": False, "dtype": "float32", "autocast": False}
+        stats = {"shape": (N_MELS,), "trainable": False, "dtype": "float32", "autocast": False}
         self.mel_shift_M = self.add_weight(name="mel_shift", initializer="zeros", **stats)
         self.mel_scale_M = self.add_weight(name="mel_scale", initializer="ones", **stats)
         self.encoder.build()
@@ -168,7 +171,7 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         made_BTM = tf.cast(self.decoder(decoder_input_BNC, code_lengths_B), tf.float32)[:, : tf.shape(mel_BTM)[1]]
 
         error_BTM = (made_BTM - scaled_BTM) * _mask(mel_BTM, mel_lengths_B)
-        values = tf.cast(tf.reduce_sum(mel_lengths_B) * MEL_CHANNELS, tf.float32)
+        values = tf.cast(tf.reduce_sum(mel_lengths_B) * N_MELS, tf.float32)
         l1 = tf.reduce_sum(tf.abs(error_BTM)) / values
         mse = tf.reduce_sum(error_BTM**2) / values
         commitment_BN1 = tf.reduce_mean((latents_BNC - tf.stop_gradient(nearest_BNC)) ** 2, axis=-1, keepdims=True)

@@ -2,8 +2,9 @@
 
 The prompt is read once; every further code costs one row of matrix products. The cache grows by `GROWTH`
 positions at a time, so attention never reads far beyond what was written, and a step writes its one row in place.
-A row's result depends on its own text, voice and seed, not on the batch around it. Sizes in names: B batch,
-L latents, U text positions, P prompt positions, C cache positions, N codes, D width, H heads, d head width.
+The prompt is read as the GPT computes, in 16 bits or 32; steps are float32. A row's result depends on its own text,
+voice and seed, not on the batch around it. Sizes in names: B batch, L latents, U text positions, P prompt positions,
+C cache positions, N codes, D width, H heads, d head width.
 """
 
 from __future__ import annotations
@@ -222,13 +223,14 @@ class Generator:
         batch = tf.shape(text_BU)[0]
         text_in = gpt.text_inputs(text_BU, request.text_lengths_B)
         start = tf.fill([batch, 1], gpt.audio_start)
+        latents_BLD = tf.cast(latents_BLD, gpt.compute_dtype)
         x_BPD = tf.concat([latents_BLD, gpt.embed_text(text_in), gpt.embed_audio(start)], 1)
         text_mask_BU = length_mask(request.text_lengths_B + 2, tf.shape(text_in)[1])
         bias = gpt.attention_bias(latents_BLD.shape[1], text_mask_BU, 1, x_BPD.dtype)
         caches, looked = [], []
         for layer, block in enumerate(gpt.blocks):
             x_BPD, query, key, value = block(x_BPD, [bias], None, site=0)
-            caches.append(cache_of(key, value))
+            caches.append(tf.cast(cache_of(key, value), tf.float32))
             for head in (head for at, head in self.heads if at == layer):
                 looked.append(attention_probabilities(query[:, head, -1:], key[:, head], bias[:, 0, -1:])[:, 0])
         text = tf.shape(text_BU)[1]
@@ -238,9 +240,9 @@ class Generator:
             lengths_B=tf.zeros([batch], tf.int32),
             stopped_B=tf.zeros([batch], tf.bool),
             penalty_BV=tf.ones([batch, gpt.config.audio_codes + 2]),
-            hidden_BD=gpt.head_norm(gpt.last_norm(x_BPD[:, -1])),
+            hidden_BD=tf.cast(gpt.head_norm(gpt.last_norm(x_BPD[:, -1])), tf.float32),
             spoken_B=_spoken_token(looked, latents_BLD.shape[1], text, batch),
-            blocked_BC=-bias[:, 0, -1],
+            blocked_BC=tf.cast(-bias[:, 0, -1], tf.float32),
             caches_Rd=tuple(caches),
         )
 

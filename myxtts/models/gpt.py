@@ -117,12 +117,18 @@ class GPT(Part):
         *,
         seed: tf.Tensor | None = None,
         alignment_heads: AlignmentHeads = (),
+        attend_stop: bool | None = None,
     ) -> GPTOutput:
-        """Teacher-forced pass over raw text and codes; `seed` (two int32) turns dropout on."""
+        """Teacher-forced pass over raw text and codes; `seed` (two int32) turns dropout on.
+
+        With `attend_stop` the codes see the text's stop token, as they do in speaking; None for what learning does,
+        which the configuration says (published weights were learnt without).
+        """
         text_in = self.text_inputs(text_BU, text_lengths_B)
         audio_in = self.audio_inputs(codes_BT, code_lengths_B)
         starts = (latents_BLD.shape[1], tf.shape(text_in)[1])
-        attended = text_lengths_B + (2 if self.config.attend_text_stop else 1)
+        attend_stop = self.config.attend_text_stop if attend_stop is None else attend_stop
+        attended = text_lengths_B + (2 if attend_stop else 1)
         text_mask_BU = length_mask(attended, starts[1])
         x_BSD = tf.concat([latents_BLD, self.embed_text(text_in), self.embed_audio(audio_in)], 1)
         x_BSD = dropout(x_BSD, self.config.dropout, seed, 0)
@@ -135,9 +141,9 @@ class GPT(Part):
             x_BSD, query, key, _ = block(x_BSD, windows_B1QK, seed, site=1 + 3 * layer)
             for at, head in pairs:
                 if at == layer:
-                    looked = attention_probabilities(
-                        query[:, head, audio_from:], key[:, head], bias_B1SS[:, 0, audio_from:]
-                    )
+                    # In float32: the loss takes logarithms, and 16 bits have no gradient of that of a small number.
+                    looking = query[:, head, audio_from:], key[:, head], bias_B1SS[:, 0, audio_from:]
+                    looked = attention_probabilities(*(tf.cast(x, tf.float32) for x in looking))
                     seen[at, head] = looked[:, :, text_from:audio_from]
         _, text_BUD, audio_BTD = tf.split(x_BSD, [starts[0], starts[1], tf.shape(audio_in)[1]], 1)
         text_BUD, audio_BTD = (self.head_norm(self.last_norm(x)) for x in (text_BUD, audio_BTD))

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
 from myxtts.models.fast_conv import fast_conv, pays, plain_conv
-from myxtts.models.layers import on_cpu
+from myxtts.models.layers import float32_layers, on_cpu
 
 INPUT_SAMPLE_RATE = 22050
 OUTPUT_SAMPLE_RATE = 24000
@@ -186,7 +186,9 @@ class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
             Stage(width // 2**index, rate, self.speaker_width, name=f"stage_{index + 1}")
             for index, rate in enumerate(UPSAMPLING)
         ]
-        self.out = Conv(width // 2 ** len(UPSAMPLING), 1, 7, bias=False, name="out")
+        # With 16 bits each sample would have 8 or 11 of its own; the mel of the loss would hear the rest as noise.
+        with float32_layers():
+            self.out = Conv(width // 2 ** len(UPSAMPLING), 1, 7, bias=False, name="out")
 
     def build(self, input_shape: Any = None) -> None:
         self.into.build()
@@ -228,7 +230,7 @@ class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
             x = stage(active, speaker_BV, mask, training=training)
         active = _masked(tf.nn.leaky_relu(x, LAST_SLOPE), _time_mask(x, lengths_B))
         wave_B1S1 = self.out(active, training=training)
-        return tf.cast(_masked(tf.tanh(wave_B1S1), _time_mask(x, lengths_B)), tf.float32)[:, 0, :, 0]
+        return _masked(tf.tanh(wave_B1S1), _time_mask(wave_B1S1, lengths_B))[:, 0, :, 0]
 
 
 def _folded_conv(x_B1TC: tf.Tensor, kernel: tf.Tensor, dilation: int) -> tf.Tensor:

@@ -7,6 +7,8 @@ T time, D width, H heads.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -16,6 +18,17 @@ from myxtts.errors import DeviceError
 
 MASKED = -1e9
 """Added to a score that must not count: its exponential is 0 beside any other."""
+
+
+@contextmanager
+def float32_layers() -> Iterator[None]:
+    """Layers made in here compute in float32 whatever `--mixed-precision` says: each takes the policy of its making."""
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
 
 
 class Part(keras.layers.Layer):  # type: ignore[misc]
@@ -141,8 +154,13 @@ class Embedding(Part):
         return tf.gather(tf.convert_to_tensor(self.table), ids)
 
     def first(self, count: tf.Tensor | int) -> tf.Tensor:
-        """The first rows, for positions 0, 1, 2, ..."""
-        return tf.convert_to_tensor(self.table)[:count]
+        """The first rows, for positions 0, 1, 2, ..., as `call` gives rows: also to those outside any layer's call."""
+        return tf.cast(tf.convert_to_tensor(self.table)[:count], self.compute_dtype)
+
+
+def in_float32(normalise: Callable[..., tf.Tensor], x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
+    """A norm of x in float32 whatever x is, given back as x was: 16 bits hold neither its sums nor its squares."""
+    return tf.cast(normalise(*(tf.cast(value, tf.float32) for value in (x, *weights))), x.dtype)
 
 
 class LayerNorm(Part):
@@ -174,7 +192,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float =
 
         return unit * gamma + beta, gradient
 
-    return normalise(x, gamma, beta)
+    return in_float32(normalise, x, gamma, beta)
 
 
 def normalised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float = 1e-5) -> tf.Tensor:
@@ -200,7 +218,7 @@ class GroupNorm(Part):
         self.declare("beta", (width,), "zeros")
 
     def call(self, x_BTD: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
-        weight_BT1 = None if mask_BT is None else tf.cast(mask_BT, x_BTD.dtype)[:, :, None]
+        weight_BT1 = None if mask_BT is None else tf.cast(mask_BT, tf.float32)[:, :, None]
         gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
         return group_norm(x_BTD, gamma, beta, weight_BT1, self.groups, self.epsilon)
 
@@ -242,7 +260,7 @@ def group_norm(
 
         return centred * (inverse_B1D * gamma) + beta, gradient
 
-    return normalise(x_BTD, gamma_D, beta_D)
+    return in_float32(normalise, x_BTD, gamma_D, beta_D)
 
 
 def group_count(width: int) -> int:
@@ -256,12 +274,18 @@ class RMSNorm(Part):
 
     def __init__(self, width: int, **keras_options: Any) -> None:
         super().__init__(**keras_options)
-        self.scale = math.sqrt(width)
         self.declare("gamma", (width,), "ones")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
+        return rms_norm(x, tf.convert_to_tensor(self.gamma))
+
+
+def rms_norm(x: tf.Tensor, gamma_D: tf.Tensor) -> tf.Tensor:
+    def normalise(x: tf.Tensor, gamma_D: tf.Tensor) -> tf.Tensor:
         square = tf.reduce_sum(tf.square(x), -1, keepdims=True)
-        return x * tf.math.rsqrt(tf.maximum(square, 1e-24)) * (self.scale * tf.convert_to_tensor(self.gamma))
+        return x * tf.math.rsqrt(tf.maximum(square, 1e-24)) * (math.sqrt(gamma_D.shape[0]) * gamma_D)
+
+    return in_float32(normalise, x, gamma_D)
 
 
 _GELU_SLOPE = 2.0 * math.sqrt(2.0 / math.pi)
@@ -311,8 +335,10 @@ def _gelu_gate(x: tf.Tensor) -> tf.Tensor:
 
 
 def _gelu_gradient(x: tf.Tensor, gate: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    # In float32: 16 bits have no number for the slope's product from |x| = 68 on, and no gate makes 0 of infinity.
+    wide, x, gate = (tf.cast(tensor, tf.float32) for tensor in (upstream, x, gate))
     slope = _GELU_SLOPE + (3.0 * _GELU_SLOPE * _GELU_CUBE) * tf.square(x)
-    return upstream * gate * (1.0 + x * (1.0 - gate) * slope)
+    return tf.cast(wide * gate * (1.0 + x * (1.0 - gate) * slope), upstream.dtype)
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: int) -> tf.Tensor:

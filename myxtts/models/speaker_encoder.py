@@ -1,7 +1,8 @@
 """Speaker encoder: a 16 kHz reference wave to one vector. XTTS v2's ResNet with squeeze-excitation.
 
 Its front end is pre-emphasis, a mel of its own (`SPEAKER_MEL`) and instance norm.
-Without lengths every row is taken whole; with lengths, each row gives what it gives alone.
+Without lengths every row is taken whole; with lengths, each row gives what it gives alone, but in training, where batch
+norm counts every frame of a batch.
 
 Shapes: B clips, S samples, T frames, F mel channels (or what is left of them), C channels, V width of the vector.
 """
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from myxtts.audio.mel import SPEAKER_MEL, MelSpectrogram
 from myxtts.config.model import ModelConfig
+from myxtts.models.layers import float32_layers
 
 SAMPLE_RATE = SPEAKER_MEL.sample_rate
 MEL_CHANNELS = SPEAKER_MEL.n_mels
@@ -111,10 +113,17 @@ class AttentivePooling(keras.layers.Layer):  # type: ignore[misc]
 
 
 class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
-    """Waves [B, S] at 16 kHz to vectors [B, V] of length 1. Build it with `build()` under the device scope."""
+    """Waves [B, S] at 16 kHz to vectors [B, V] of length 1. Build it with `build()` under the device scope.
+
+    It computes in float32: the sums and squares of its gates and its pooling are too much for 16 bits.
+    """
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
-        super().__init__(**{"name": "speaker_encoder", **keras_options})
+        with float32_layers():
+            super().__init__(**{"name": "speaker_encoder", **keras_options})
+            self._make_layers(config)
+
+    def _make_layers(self, config: ModelConfig) -> None:
         self.into = keras.layers.Conv2D(WIDTHS[0], 3, name="into")
         self.into_norm = _batch_norm("into_norm")
         self.blocks: list[ResidualBlock] = []
@@ -141,8 +150,7 @@ class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
         if wave_lengths_B is None:
             wave_lengths_B = tf.fill([tf.shape(wave_BS)[0]], tf.shape(wave_BS)[1])
         mel_BTF, lengths_B = log_mel(wave_BS, wave_lengths_B)
-        mel_BTF = tf.cast(_instance_norm(mel_BTF, lengths_B), self.compute_dtype)
-        x = tf.transpose(mel_BTF, [0, 2, 1])[..., None]
+        x = tf.transpose(_instance_norm(mel_BTF, lengths_B), [0, 2, 1])[..., None]
         mask_B1T1 = tf.sequence_mask(lengths_B, tf.shape(x)[2], dtype=x.dtype)[:, None, :, None]
         x = self.into_norm(tf.nn.relu(self.into(_edged(x, mask_B1T1))), training=training)
         for block in self.blocks:

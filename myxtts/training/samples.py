@@ -60,9 +60,9 @@ class SampleMaker:
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_audio(path, wave, rate)
-            except (MyXTTSError, OSError, tf.errors.OpError) as error:
-                problem = getattr(error, "problem", str(error).splitlines()[0])
-                logger.warning("no sample of %s at step %d: %s", stage, step, problem)
+            except Exception as error:  # whatever is wrong with a sample, training goes on
+                logger.warning("no sample of %s at step %d: %s", stage, step, _problem(error))
+                logger.debug("what stopped the sample", exc_info=error)
                 continue
             relative = str(path.relative_to(self._folder.parent))
             self._events.write("sample", stage=stage, step=step, path=relative, text=clip.text)
@@ -107,3 +107,10 @@ class SampleMaker:
             reference_seconds=reference_seconds(self._trainer.config),
             alignment_heads=tuple((layer, head) for layer, head in alignment_heads),
         )
+
+
+def _problem(error: Exception) -> str:
+    """In one line; TensorFlow's errors have many."""
+    if isinstance(error, MyXTTSError):
+        return error.problem
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -53,6 +53,22 @@ def test_cached_generation_is_what_the_teacher_forced_pass_says(gpt: GPT, genera
     np.testing.assert_allclose(made.latents_BND, output.latents_BTD[:, :150], atol=1e-4)
 
 
+def test_a_gpt_that_learns_without_the_stop_token_can_be_asked_for_the_latents_that_speaking_gives(gpt: GPT) -> None:
+    learns_without = GPT(replace(TINY, attend_text_stop=False))
+    learns_without.build()
+    learns_without.set_weights(gpt.get_weights())
+    latents, text, lengths = voice_and_text(2)
+    made = Generator(learns_without).generate(latents, text, lengths, min_codes=20, max_codes=20)
+
+    asked, learnt = (
+        learns_without(latents, text, lengths, made.codes_BN, made.lengths_B, attend_stop=attend).latents_BTD[:, :20]
+        for attend in (True, None)
+    )
+
+    np.testing.assert_allclose(made.latents_BND, asked, atol=1e-4)
+    assert np.abs(made.latents_BND - learnt).max() > 1e-2
+
+
 def test_a_row_of_a_batch_is_what_it_is_alone(generator: Generator) -> None:
     latents, text, lengths = voice_and_text(3)
     seeds = [4, 5, 6]

@@ -23,8 +23,11 @@ from myxtts.models.layers import (
     dropout_scale,
     gelu_forward,
     gelu_linear,
+    gelu_tanh,
     gradient_padding,
     group_norm,
+    layer_norm,
+    rms_norm,
 )
 
 RANDOM = np.random.default_rng(0)
@@ -161,3 +164,38 @@ def test_token_losses() -> None:
             lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(targets, x),
             [logits],
         )
+
+
+@pytest.mark.parametrize("kind", [tf.float16, tf.bfloat16])
+@pytest.mark.parametrize(("name", "shape", "mean", "std"), [
+    ("group", (1, 1034, 64), 0.0, 2.0),
+    ("group", (1, 517, 64), 5.0, 1.0),
+    ("layer", (4, 1024), 0.0, 300.0),
+    ("rms", (2, 1024), 0.0, 9.0),
+    ("rms", (2, 16), 0.0, 1e-5),
+])  # fmt: skip
+def test_norms_of_16_bits_are_those_of_32(
+    kind: tf.DType, name: str, shape: tuple[int, ...], mean: float, std: float
+) -> None:
+    x, gamma, beta = mean + std * normal(*shape), tf.ones(shape[-1]), tf.zeros(shape[-1])
+    norm: Callable[..., tf.Tensor] = {
+        "group": lambda x, gamma, beta: group_norm(x, gamma, beta, None, 16),
+        "layer": layer_norm,
+        "rms": lambda x, gamma, beta: rms_norm(x, gamma),
+    }[name]
+    narrow = [tf.cast(tensor, kind) for tensor in (x, gamma, beta)]
+
+    made = norm(*narrow)
+
+    assert made.dtype == kind
+    same = norm(*(tf.cast(tensor, tf.float32) for tensor in narrow))
+    np.testing.assert_allclose(tf.cast(made, tf.float32), same, rtol=1e-2, atol=1e-3)
+
+
+def test_gelu_has_a_gradient_in_16_bits_far_from_0() -> None:
+    x = tf.constant([-300.0, -100.0, -70.0, -1.0, 1.0, 300.0], tf.float16)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        made = gelu_tanh(x)
+
+    np.testing.assert_allclose(tape.gradient(made, x), [0.0, 0.0, 0.0, -0.083, 1.083, 1.0], atol=1e-3)

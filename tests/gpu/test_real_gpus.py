@@ -46,6 +46,13 @@ def need(count: int) -> None:
         pytest.skip(f"needs {count} GPUs, found {found}")
 
 
+def capability_for_16_bits() -> tuple[int, int]:
+    capability = min(gpu.compute_capability or (0, 0) for gpu in find_inventory().gpus)
+    if capability < (7, 0):
+        pytest.skip(f"needs compute capability 7.0, found {capability}")
+    return capability
+
+
 def seen(script: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(run_script(PRELUDE + script, fresh=True, **all_gpus()).splitlines()[-1])
     return result
@@ -153,16 +160,28 @@ print(json.dumps(dict(
     types=sorted({str(v.dtype) for v in stage.trainable_variables}), policy=keras.config.dtype_policy().name,
 )))
 """
-    capability = min(gpu.compute_capability or (0, 0) for gpu in find_inventory().gpus)
-    if capability < (7, 0):
-        pytest.skip(f"needs compute capability 7.0, found {capability}")
-    mixed = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
+    mixed = "mixed_bfloat16" if capability_for_16_bits() >= (8, 0) else "mixed_float16"
     whole, half = (seen(f"MIXED = {asked}\n{script}") for asked in (False, True))
 
     assert (whole["policy"], half["policy"]) == ("float32", mixed)
     assert half["types"] == ["float32"]
     assert half["skipped"] == 0
     assert half["losses"][-1] == pytest.approx(whole["losses"][-1], rel=0.1)
+
+
+def test_a_run_in_16_bits_learns_every_stage_and_speaks_its_samples(tmp_path: Path) -> None:
+    need(1)
+    capability_for_16_bits()
+    write_demo_corpus(tmp_path / "demo", DemoSettings(minutes=0.5), workers=1)
+    flags = ("--mixed-precision", "--listening-weight", "4", "--alignment-weight", "1", "--gpt-layers", "2")
+    steps = ("--max-steps", "40", "--mel-only-steps", "20", "--validate-every", "40")
+
+    result = run(*arguments(tmp_path / "demo", tmp_path / "run", *flags, *steps), **all_gpus())
+
+    assert result.returncode == 0, result.stderr
+    assert "no sample of" not in result.stderr
+    made = {event["stage"] for event in events(tmp_path / "run") if event["event"] == "sample"}
+    assert made == {"codec", "gpt", "decoder"}
 
 
 def test_data_work_does_not_wait_for_a_model_device_that_is_busy() -> None:

@@ -18,11 +18,13 @@ from myxtts.models.hifigan import samples_of
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.checkpoint import Checkpoint
 from myxtts.training.run import PARTS_AFTER
+from myxtts.training.steps.decoder import segment_starts
 from myxtts.training.trainer import XTTSTrainer
 
 MEL_ONLY = 16
 config = XTTSConfig(
-    model_size="tiny", stage="decoder", max_steps=40, mel_only_steps=MEL_ONLY, learning_rate=4e-3, **SMALL
+    model_size="tiny", stage="decoder", max_steps=40, mel_only_steps=MEL_ONLY, learning_rate=4e-3,
+    attend_text_stop=False, **SMALL
 )
 seed_everything(3)
 time_s = np.arange(22050) / 22050
@@ -47,6 +49,16 @@ trainer.pretrained_parts = frozenset()
 trainer.start_stage("decoder")
 stage = trainer.current_stage()
 batch = stage.process(host)
+hushed = host | dict(reference_lengths=host["reference_lengths"] // 3)
+codes, code_lengths = trainer.model.dvae.encode(*stage._mel(host["wave"], host["wave_lengths"]))
+voice = trainer.model.conditioning(*stage._conditioning_mel(host["reference"], host["reference_lengths"]))
+start = int(segment_starts(host["wave_lengths"], host["draw"], batch["latents"].shape[1])[0])
+def off_by(attend_stop):
+    passed = trainer.model.gpt(
+        voice, host["text"], host["text_lengths"], codes, code_lengths, attend_stop=attend_stop
+    ).latents_BTD[:, start : start + batch["latents"].shape[1]]
+    return float(np.abs(passed - batch["latents"][:, : passed.shape[1]]).max())
+quiet = float(np.mean(np.abs(stage.process(hushed)["speaker_wave"].numpy()[:, -8000:]) < 1e-3))
 
 def weights(player):
     return [np.array(v.numpy()) for v in stage.players[player]]
@@ -76,9 +88,10 @@ except TrainingError as error:
 ids = {player: {id(v) for v in variables} for player, variables in stage.players.items()}
 print(json.dumps(dict(
     samples=batch["wave"].shape[1] == samples_of(batch["latents"].shape[1]), norms=min(norms), mel=[mel[0], mel[-1]],
-    warm=warm, after=after, terms=sorted(judged.figures), loss=judged.loss, figures=judged.figures, held_out=held_out,
+    warm=warm, quiet=quiet, after=after, terms=sorted(judged.figures), loss=judged.loss, figures=judged.figures,
     shared=len(ids["model"] & ids["judges"]), straight=straight, again=again, refused=refused, frozen=frozen,
-    published=PARTS_AFTER["decoder"], in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
+    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=PARTS_AFTER["decoder"],
+    in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
 )))
 """
 
@@ -91,6 +104,9 @@ def test_the_decoder_learns_a_clip_and_both_players_learn_once_the_judges_join()
     assert seen["samples"]
     assert seen["mel"][1] < 0.5 * seen["mel"][0], "HiFi-GAN learns the clip"
     assert seen["norms"] > 0, "every batch norm of the speaker encoder has gathered its statistics"
+    spoken, learnt = seen["latents_off"]
+    assert spoken < 1e-4 < learnt, "it learns from the latents of speaking, where the text's stop token is seen"
+    assert seen["quiet"] < 0.1, "what the batch norms learn from is sound"
     assert seen["shared"] == 0
     assert seen["warm"]["judges"] == 0.0
     assert seen["after"]["judges"] > 0.9

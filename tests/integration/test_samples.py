@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+
+from myxtts.data.records import ClipRecord
+from myxtts.monitoring.events import EventLog
+from myxtts.training.samples import SampleMaker
 from tests.processes import run_script
 from tests.small_model import SIZES
 
@@ -42,3 +49,15 @@ def test_a_sample_that_failed_leaves_nothing_of_older_weights_behind(tmp_path: P
     script = SCRIPT.format(folder=str(tmp_path), sizes=SIZES)
 
     assert run_script(script).strip().endswith("anew")
+
+
+def test_a_sample_that_fails_in_a_way_nobody_foresaw_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clip = ClipRecord(np.zeros(10, np.int16), np.array([4], np.int32), "a", "?!", "anna", "en")
+    broken: Any = object()
+    maker = SampleMaker(broken, [clip], [], None, tmp_path / "samples", EventLog(tmp_path / "events.jsonl"), None)
+
+    maker.make("codec", 7, [])
+
+    assert "no sample of codec at step 7: AttributeError" in caplog.text

@@ -8,7 +8,7 @@ import pytest
 from myxtts.config.config import XTTSConfig
 from myxtts.models.hifigan import samples_of
 from myxtts.training.recipes import decoder_settings_for, recipe_for, with_steps
-from myxtts.training.steps.decoder import segment_starts, speaker_waves, target_segments
+from myxtts.training.steps.decoder import repeated, segment_starts, speaker_waves, target_segments
 
 RATE, OUTPUT_RATE, LATENT_SAMPLES, COUNT = 22050, 24000, 1024, 24
 
@@ -65,6 +65,12 @@ def test_references_are_cut_and_resampled_for_the_speaker_encoder() -> None:
     assert lengths.tolist() == [24000, 16000]
     assert np.max(np.abs(waves[0, 100:23900] - chirp(1.5, 16000)[100:23900])) < 5e-3
     assert not waves[1, 16000:].any()
+
+
+def test_a_short_reference_is_repeated_where_silence_would_follow() -> None:
+    waves = np.array([[1, 2, 3, 4, 5], [6, 7, 0, 0, 0]], np.float32)
+
+    assert repeated(waves, np.array([5, 2], np.int32)).tolist() == [[1, 2, 3, 4, 5], [6, 7, 6, 7, 6]]
 
 
 def test_a_stage_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discriminators() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from myxtts.audio.mel import N_MELS
 from myxtts.models.coqui.mapping import Rule, Weights, conv1d, linear, same, translate, with_bias
-from myxtts.models.dvae import MEL_CHANNELS, RESIDUAL_BLOCKS
+from myxtts.models.dvae import RESIDUAL_BLOCKS
 
 IGNORED = (r"^discrete_loss\.",)
 
@@ -13,8 +14,8 @@ IGNORED = (r"^discrete_loss\.",)
 def dvae_weights(state: Weights, mel_stats_M: np.ndarray) -> dict[str, np.ndarray]:
     """Our weights by path. Coqui divides each mel channel by a constant and shifts none."""
     made = translate(_rules(), state, ignored=IGNORED)
-    made["dvae/mel_shift"] = np.zeros(MEL_CHANNELS, np.float32)
-    made["dvae/mel_scale"] = np.asarray(mel_stats_M, np.float32).reshape(MEL_CHANNELS)
+    made["dvae/mel_shift"] = np.zeros(N_MELS, np.float32)
+    made["dvae/mel_scale"] = np.asarray(mel_stats_M, np.float32).reshape(N_MELS)
     made["dvae/codebook/idle"] = np.zeros_like(made["dvae/codebook/counts"])
     made["dvae/codebook/updates"] = np.zeros(1, np.float32)
     return made

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from myxtts.audio.mel import N_MELS
 from myxtts.config.model import ModelConfig
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.coqui import gpt, hifigan, speaker
@@ -127,9 +128,10 @@ def _without_trainer(state: Weights) -> dict[str, np.ndarray]:
 def _mel_stats(folder: Path, state: Weights) -> np.ndarray:
     path = folder / "mel_stats.pth"
     stats = read_pth(path) if path.is_file() else state.get("mel_stats")
-    if not isinstance(stats, np.ndarray) or stats.size != 80:
+    if not isinstance(stats, np.ndarray) or stats.size != N_MELS:
         raise CheckpointError(
-            f"{folder} has no mel statistics for 80 channels", hint="put the published mel_stats.pth into the folder"
+            f"{folder} has no mel statistics for {N_MELS} channels",
+            hint="put the published mel_stats.pth into the folder",
         )
     return stats
 

@@ -123,7 +123,7 @@ class DecoderStage(TrainingStage):
         }
         if self._frozen.speaker_encoder is not None:
             return {**batch, "speaker": self._speaker_vectors(tf.constant(speaker_BS), tf.constant(speaker_lengths_B))}
-        return {**batch, "speaker_wave": tf.constant(speaker_BS), "speaker_lengths": tf.constant(speaker_lengths_B)}
+        return {**batch, "speaker_wave": tf.constant(repeated(speaker_BS, speaker_lengths_B))}
 
     def _latent_segments(
         self,
@@ -139,7 +139,7 @@ class DecoderStage(TrainingStage):
         parts = self._frozen
         codes_BT, code_lengths_B = parts.dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))
         voice_BLD = parts.conditioning(*self._conditioning_mel.log_mel(reference_BS, reference_lengths_B))
-        output = parts.gpt(voice_BLD, text_BU, text_lengths_B, codes_BT, code_lengths_B)
+        output = parts.gpt(voice_BLD, text_BU, text_lengths_B, codes_BT, code_lengths_B, attend_stop=True)
         place_BN = starts_B[:, None] + tf.range(self.settings.segment_latents)[None]
         inside_BN1 = (place_BN < code_lengths_B[:, None])[:, :, None]
         last = tf.shape(output.latents_BTD)[1] - 1
@@ -174,9 +174,7 @@ class DecoderStage(TrainingStage):
             speaker_BV = batch["speaker"]
         else:
             # With its batch norms held fixed the encoder's gradient grows without bound within ten steps.
-            speaker_BV = self.speaker_encoder(
-                batch["speaker_wave"], batch["speaker_lengths"], training=seed is not None
-            )
+            speaker_BV = self.speaker_encoder(batch["speaker_wave"], training=seed is not None)
         made_BS = self.hifigan(batch["latents"], speaker_BV, training=True)
         mel = tf.reduce_mean(tf.abs(self._log_mel(real_BS) - self._log_mel(made_BS)))
         terms = {"mel": LossTerm(mel, MEL_WEIGHT)}
@@ -227,6 +225,12 @@ def speaker_waves(reference_BS: Any, lengths_B: Any, longest_s: float) -> tuple[
     for row, piece in enumerate(pieces):
         waves_BS[row, : len(piece)] = piece
     return waves_BS, np.array([len(piece) for piece in pieces], np.int32)
+
+
+def repeated(wave_BS: NDArray[np.float32], lengths_B: NDArray[np.int32]) -> NDArray[np.float32]:
+    """Each row from its beginning again where it ends: batch norm would learn from the silence behind it."""
+    place_BS = np.arange(wave_BS.shape[1])[None] % np.maximum(lengths_B, 1)[:, None]
+    return np.take_along_axis(wave_BS, place_BS, axis=1)
 
 
 def _as_float(wave_S: NDArray[Any]) -> NDArray[np.float32]:
