@@ -56,8 +56,9 @@ start = int(segment_starts(host["wave_lengths"], host["draw"], batch["latents"].
 def off_by(attend_stop):
     passed = trainer.model.gpt(
         voice, host["text"], host["text_lengths"], codes, code_lengths, attend_stop=attend_stop
-    ).latents_BTD[:, start : start + batch["latents"].shape[1]]
-    return float(np.abs(passed - batch["latents"][:, : passed.shape[1]]).max())
+    ).latents_BTD[0, start : int(code_lengths[0])].numpy()
+    count = min(len(passed), batch["latents"].shape[1])
+    return float(np.abs(passed[:count] - batch["latents"][0, :count].numpy()).max())
 quiet = float(np.mean(np.abs(stage.process(hushed)["speaker_wave"].numpy()[:, -8000:]) < 1e-3))
 
 def weights(player):
