@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -35,6 +37,8 @@ _READ_AHEAD_BATCHES = 4
 """Enough to hide a read; the pipeline's own buffer (--buffer-size) comes after this one."""
 _ENDLESS = 1 << 40
 _PARENT_CHECK_SECONDS = 1.0
+_WORKER_DIED = "Worker process was terminated"
+"""How Grain's RuntimeError begins where a worker process is gone: it has no class of its own for that."""
 
 
 def padding_share(batch: Batch) -> float:
@@ -150,7 +154,12 @@ class BatchSource:
             raise StopIteration
         if self._reading is None:
             self._reading = _read_from(self._source, self._next, self._end, self._num_workers)
-        batch = next(self._reading)
+        try:
+            batch = next(self._reading)
+        except RuntimeError as error:
+            if _WORKER_DIED not in str(error):
+                raise
+            raise _worker_died(error) from error
         self._next += 1
         if self._num_workers:
             # Worker processes send views of shared memory, which Grain takes back when the view goes.
@@ -206,11 +215,11 @@ def batches(
     reader, readers = shard
     if not 0 <= reader < readers:
         raise DataError(f"reader {reader} of {readers} was asked for", hint=f"readers are 0 to {readers - 1}")
-    if config.batch_size is not None:
-        limits = BatchLimits(rows=config.batch_size)
-    else:
-        seconds = config.batch_seconds if config.batch_seconds is not None else DEFAULT_BATCH_SECONDS
-        limits = BatchLimits(samples=int(seconds * SAMPLE_RATE))
+    seconds = config.batch_seconds
+    if seconds is None and config.batch_size is None:
+        seconds = DEFAULT_BATCH_SECONDS
+    samples = None if seconds is None else int(seconds * SAMPLE_RATE)
+    limits = BatchLimits(samples=samples, rows=config.batch_size)
     chosen = None if clips is None else np.asarray(clips, np.int64)
     source = PlannedBatches(prepared, chosen, limits, seed, shard)
     workers = config.num_workers if num_workers is None else num_workers
@@ -244,8 +253,23 @@ def _import_grain() -> Any:
     return grain
 
 
+def _worker_died(error: RuntimeError) -> DataError:
+    code = re.search(r"exit code -?\d+", str(error))
+    return DataError(
+        f"a process that reads the corpus has ended ({code[0] if code else error})",
+        hint="-9 mostly means that the machine ran out of memory: lower --num-workers or --buffer-size, or read on "
+        "threads of the training process (--num-workers 0); the same command continues from the last checkpoint",
+    )
+
+
 def _end_with_parent(_worker: int, _workers: int) -> None:
-    """In a worker process: end when the training process is gone, which Grain's workers do not do after a kill -9."""
+    """In a worker process: end with the training process, and only with it.
+
+    Grain's workers outlive a kill -9 of it. Ctrl-C and a service's SIGTERM reach the whole group, and the training
+    process wants batches until its step is done; it ends its workers itself.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     parent = os.getppid()
 
     def watch() -> None:

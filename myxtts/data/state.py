@@ -5,11 +5,14 @@ Nothing of Grain's own state is in it, so a run may go on with another number of
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from myxtts.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +58,21 @@ class ReaderState:
                 f"the data state is at batch {self.position} of {self.batches_per_epoch} in epoch {self.epoch}",
                 hint="the checkpoint is damaged; resume from the one before it",
             )
+
+
+def place_in_plan(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a reader whose settings are the saved one's goes on: at the saved place, if the plan has as many batches.
+
+    Where clips came or went it has not, and a position of the saved plan means nothing in it: the epoch that was begun
+    is left, and the next one read from its start.
+    """
+    place = ReaderState.from_dict(saved)
+    if place.batches_per_epoch == now["batches_per_epoch"]:
+        return dict(saved)
+    logger.warning(
+        "An epoch has %d batches and had %d: reading goes on with the start of epoch %d",
+        now["batches_per_epoch"],
+        place.batches_per_epoch,
+        place.epoch + 2,  # counted from 1 for people
+    )
+    return {**now, "epoch": place.epoch + 1, "position": 0}

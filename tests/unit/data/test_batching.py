@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import multiprocessing
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from myxtts.data.batching import BatchSource, batches, padding_share
 from myxtts.data.ljspeech import LJSpeechDataset
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import PreparedCorpus, held_out_of
+from myxtts.data.state import place_in_plan
 from myxtts.errors import DataError
 from tests.corpus_maker import batch_digest, make_ljspeech, settings
 
@@ -75,6 +79,15 @@ def test_a_fixed_batch_size_is_kept(prepared: PreparedCorpus) -> None:
     assert sorted(rows) == [4, 8, 8, 8, 8, 8, 8, 8]
 
 
+def test_clips_and_seconds_limit_a_batch_together(prepared: PreparedCorpus) -> None:
+    both = source(prepared, config=settings(prepared.path.parent, batch_size=3, batch_seconds=2.5), epochs=1)
+
+    sizes = [(len(batch["clip"]), batch["wave"].size) for batch in both]
+
+    assert max(rows for rows, _ in sizes) == 3
+    assert max(samples for rows, samples in sizes if rows > 1) <= 2.5 * 22050
+
+
 @pytest.mark.parametrize("consumed", [0, 1, 5, 11])
 def test_a_restored_state_gives_the_very_next_batch(prepared: PreparedCorpus, consumed: int) -> None:
     whole = digests(source(prepared), consumed + 12)
@@ -115,6 +128,26 @@ def test_worker_processes_give_the_same_batches_and_the_state_fits_either(prepar
     assert digests(threads, 4) == expected[10:]
 
 
+def test_a_signal_to_the_whole_group_leaves_workers_reading_and_one_that_dies_is_an_error(
+    prepared: PreparedCorpus,
+) -> None:
+    """Ctrl-C in a terminal and a service's SIGTERM reach the workers too; the training process finishes its step."""
+    expected = digests(source(prepared), 12)
+    with source(prepared, num_workers=1) as reader:
+        assert digests(reader, 1) == expected[:1]
+        (worker,) = multiprocessing.active_children()
+        assert worker.pid is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(worker.pid, number)
+        assert digests(reader, 11) == expected[1:]
+
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(DataError, match=r"reads the corpus has ended \(exit code -9\)") as caught:
+            digests(reader, 20)
+
+    assert "--num-workers" in caught.value.hint
+
+
 @pytest.mark.parametrize("readers", [2, 3, 5, 60])
 def test_readers_share_an_epoch_without_gap_or_overlap(prepared: PreparedCorpus, readers: int) -> None:
     clips = []
@@ -152,6 +185,21 @@ def test_a_state_of_another_plan_is_refused(prepared: PreparedCorpus, options: d
 
     with pytest.raises(DataError, match=named):
         source(prepared, **options).set_state(state)
+
+
+def test_a_reader_of_a_corpus_that_has_changed_goes_on_with_the_next_epoch(prepared: PreparedCorpus) -> None:
+    """Clips came or went, so an epoch has another number of batches."""
+    before = source(prepared)
+    list(itertools.islice(before, before.batches_per_epoch + 3))
+    same, fewer = source(prepared), source(prepared, clips=np.arange(40))
+    whole_second_epoch = digests(source(prepared, clips=np.arange(40), epoch=2), 3)
+
+    same.set_state(place_in_plan(before.get_state(), same.get_state()))
+    fewer.set_state(place_in_plan(before.get_state(), fewer.get_state()))
+
+    assert same.get_state() == before.get_state()
+    assert (fewer.epoch, fewer.get_state()["position"]) == (2, 0)
+    assert digests(fewer, 3) == whole_second_epoch
 
 
 @pytest.mark.parametrize("state", [{}, {"epoch": 0}, {"epoch": "x", "position": 0}])
