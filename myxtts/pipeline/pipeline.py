@@ -219,13 +219,20 @@ class PipelineBase(abc.ABC):
             host.finish()
 
     def _get(self, channel: Channel[Item]) -> Item:
-        """The next item for the training thread; a phase that hangs is reported instead of waited for."""
+        """The next item for the training thread; a phase that hangs is reported instead of waited for.
+
+        Its own polls are counted beside the phase's clock: that goes on while the whole process is stopped (Ctrl-Z, a
+        paused machine), in which nothing hangs.
+        """
         self._raise_failure()
+        poll_s, waited_s = min(POLL_S, self._hang_timeout_s), 0.0
         while True:
             try:
-                return channel.get(min(POLL_S, self._hang_timeout_s))
+                return channel.get(poll_s)
             except NotYetError:
-                self._raise_if_hung()
+                waited_s += poll_s
+                if waited_s >= self._hang_timeout_s:
+                    self._raise_if_hung()
 
     def _raise_if_hung(self) -> None:
         activities = {phase: self.telemetry.clock(phase).current() for phase in PHASES if phase in self._threads}

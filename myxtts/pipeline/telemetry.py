@@ -154,6 +154,7 @@ class Telemetry:
         self._tally = _Tally()
         self._slice_shares: deque[float] = deque(maxlen=SLICES_KEPT)
         self._paused = False
+        self._in_step = False
         self.begin()
 
     def clock(self, phase: str) -> PhaseClock:
@@ -166,6 +167,7 @@ class Telemetry:
 
     def batch_delivered(self, depth: int, size: BatchSize | None) -> None:
         """Training thread: a batch was taken, and `depth` batches were ready when it was asked for."""
+        self._in_step = True
         if not self.enabled:
             return
         tally = self._tally
@@ -178,7 +180,7 @@ class Telemetry:
 
     def step_finished(self) -> None:
         """Training thread: a step is over. Closes a slice when it is long enough."""
-        self._clocks["train"].finished_batch()
+        self._count_step()
         if self.enabled and self._now() - self._slice.at >= SLICE_S:
             self._close_slice()
 
@@ -199,11 +201,18 @@ class Telemetry:
 
     def window(self) -> WindowFigures:
         """Training thread, between steps: the figures since the last call. The next window begins here."""
+        self._count_step()
         if not self._paused:
             self._settle()
         figures = self._figures(self._seconds, self._readings, self._tally)
         self._begin_window()
         return figures
+
+    def _count_step(self) -> None:
+        """Once for each batch: a window that is read after a step has it, though no next batch was asked for yet."""
+        if self._in_step:
+            self._in_step = False
+            self._clocks["train"].finished_batch()
 
     def _begin_window(self) -> None:
         self._tally = _Tally()

@@ -316,6 +316,21 @@ def test_slow_phases_that_make_progress_are_not_called_hung() -> None:
     assert len(contents(pipelined(source, slow, hang_timeout_s=1.6))) == 2
 
 
+@pytest.mark.parametrize("make", [pipelined, sequential])
+def test_a_process_that_was_stopped_for_ten_minutes_is_not_called_hung(make: Any) -> None:
+    """Ctrl-Z and fg: the clocks of the phases have gone on, and nobody has waited."""
+    clock = Clock()
+
+    def stopped_while_reading(number: int) -> None:
+        if number == 1:
+            clock.forward(600.0)
+            time.sleep(0.4)
+
+    source = CountingSource(2, before=stopped_while_reading)
+
+    assert len(contents(make(source, telemetry=Telemetry(now=clock), hang_timeout_s=300.0))) == 2
+
+
 def test_a_consumer_that_raises_leaves_no_thread_and_keeps_its_error() -> None:
     def consume() -> None:
         with pipelined(CountingSource(1000), buffer_size=4) as pipeline:

@@ -68,6 +68,20 @@ def test_a_window_says_how_much_the_model_device_worked_and_waited() -> None:
     assert window.padding_share == pytest.approx(0.25)
 
 
+def test_a_window_that_is_read_after_a_step_has_it_and_the_next_one_has_not() -> None:
+    """A pipeline hears that a step is over only when the next batch is asked for."""
+    clock = Clock()
+    telemetry = two_devices(clock)
+    seen = []
+    for _ in range(3):
+        telemetry.batch_delivered(0, None)
+        clock.forward(2.0)
+        seen.append(telemetry.window().step_ms)
+        telemetry.step_finished()
+
+    assert seen == [2000.0, 2000.0, 2000.0]
+
+
 def test_efficiency_is_the_slowest_phase_s_batch_over_the_step() -> None:
     clock = Clock()
     telemetry = two_devices(clock)
@@ -107,6 +121,7 @@ def test_efficiency_on_one_device_counts_both_kinds_of_work() -> None:
     clock.forward(1.0)
     process.finished_batch()
     process.switch(Activity.WAITING)
+    telemetry.batch_delivered(0, None)
     train.switch(Activity.BUSY)
     clock.forward(2.0)
     telemetry.step_finished()
