@@ -49,6 +49,8 @@ class TensorFlowBackend:
                 hint="install TensorFlow with CUDA: pip install 'myxtts[gpu]', then run myxtts doctor; "
                 "to train on the CPU instead: CUDA_VISIBLE_DEVICES=-1",
             )
+        if plan.mode == "cpu" and gpus and not _cpu_was_asked_for():
+            raise _unknown_to_the_driver(len(gpus))
         try:
             self._config.set_visible_devices([gpus[index] for index in plan.visible], "GPU")
             for role in plan.roles:
@@ -105,6 +107,21 @@ class SimulatedBackend:
 
     def memory_bytes(self, device: str) -> dict[str, int] | None:
         return None
+
+
+def _cpu_was_asked_for() -> bool:
+    return os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+
+
+def _unknown_to_the_driver(count: int) -> DeviceError:
+    """A plan for the CPU beside GPUs: hours on the wrong device, unless it is said."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cause = "" if chosen is None else f" (CUDA_VISIBLE_DEVICES is {chosen!r})"
+    return DeviceError(
+        f"TensorFlow sees {count} GPU(s), and the driver's management library (NVML) lists none of them{cause}",
+        hint="slices of a GPU (MIG) cannot be planned with: name whole GPUs in CUDA_VISIBLE_DEVICES; where NVML itself "
+        "fails, nvidia-smi says why; to use the CPU instead: CUDA_VISIBLE_DEVICES=-1",
+    )
 
 
 def short_names(tf_config: Any, kind: str) -> tuple[str, ...]:

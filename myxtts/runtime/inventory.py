@@ -68,7 +68,7 @@ def real_inventory(environment: Mapping[str, str] = os.environ) -> Inventory:
         if library is None:
             return Inventory()
         handles = handles_of_visible(library, environment)
-        gpus = tuple(_describe(library, index, handle) for index, handle in enumerate(handles))
+        gpus = tuple(describe(library, index, handle) for index, handle in enumerate(handles))
         return Inventory(gpus=gpus, driver_version=_text(library.nvmlSystemGetDriverVersion()))
 
 
@@ -114,11 +114,21 @@ def nvml() -> Iterator[Any]:
         pynvml.nvmlShutdown()
 
 
-def _describe(library: Any, index: int, handle: Any) -> Gpu:
+def memory_info(library: Any, handle: Any) -> Any:
+    """NVML's memory of a GPU; `None` where it has none to tell, as for chips that share the host's."""
+    try:
+        return library.nvmlDeviceGetMemoryInfo(handle)
+    except library.NVMLError:
+        return None
+
+
+def describe(library: Any, index: int, handle: Any) -> Gpu:
+    """A GPU by its NVML handle."""
+    memory = memory_info(library, handle)
     return Gpu(
         index=index,
         name=_text(library.nvmlDeviceGetName(handle)),
-        memory_mb=int(library.nvmlDeviceGetMemoryInfo(handle).total) // 2**20,
+        memory_mb=None if memory is None else int(memory.total) // 2**20,
         compute_capability=tuple(library.nvmlDeviceGetCudaComputeCapability(handle)),
     )
 

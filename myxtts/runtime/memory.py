@@ -15,7 +15,7 @@ import psutil
 from myxtts.errors import DeviceError
 from myxtts.runtime.apply import applied_backend, applied_plan
 from myxtts.runtime.backend import Backend
-from myxtts.runtime.inventory import find_inventory, handles_of_visible, nvml
+from myxtts.runtime.inventory import find_inventory, handles_of_visible, memory_info, nvml
 from myxtts.runtime.plan import DevicePlan, DeviceRole, propose_memory_limits
 
 logger = logging.getLogger(__name__)
@@ -136,4 +136,5 @@ def _driver_used_mb(physical: int | None) -> float | None:
         if library is None or physical is None:
             return None
         handle = handles_of_visible(library)[physical]
-        return float(library.nvmlDeviceGetMemoryInfo(handle).used) / 2**20
+        memory = memory_info(library, handle)
+        return None if memory is None else float(memory.used) / 2**20

@@ -12,8 +12,8 @@ from typing import Literal
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.gpus import GpuIndices, as_tuple
-from myxtts.config.training import MIN_MEMORY_MB
-from myxtts.errors import DeviceError
+from myxtts.config.training import MIN_MEMORY_MB, TrainingConfig
+from myxtts.errors import ConfigError, DeviceError
 from myxtts.runtime.inventory import Gpu, Inventory
 
 Mode = Literal["cpu", "single", "mirrored", "dual", "hybrid"]
@@ -41,6 +41,8 @@ class DeviceRequest:
     @classmethod
     def from_config(cls, config: XTTSConfig) -> DeviceRequest:
         isolated = config.training.enable_memory_isolation
+        if not isolated:
+            _refuse_limits_without_isolation(config.training)
         return cls(
             data_gpu=config.data.data_gpu,
             model_gpu=config.data.model_gpu,
@@ -50,6 +52,17 @@ class DeviceRequest:
             model_memory_mb=config.training.model_gpu_memory if isolated else None,
             cpu_threads=config.training.cpu_threads,
         )
+
+
+def _refuse_limits_without_isolation(training: TrainingConfig) -> None:
+    # Not where the settings are made: a file may have the limits and a flag the isolation.
+    for name in ("data_gpu_memory", "model_gpu_memory"):
+        limit_mb, flag = getattr(training, name), f"--{name.replace('_', '-')}"
+        if limit_mb != TrainingConfig.__dataclass_fields__[name].default:
+            raise ConfigError(
+                f"{flag} is {limit_mb}, and without --enable-memory-isolation no GPU has a limit",
+                hint=f"add --enable-memory-isolation (with --data-gpu and --model-gpu), or leave {flag} out",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,6 +152,24 @@ def test_every_memory_of_its_own_is_watched_for_leaks_and_the_host_s(world: Worl
     )
 
 
+@pytest.mark.parametrize("chosen", ["MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f", None])
+def test_gpus_that_the_driver_does_not_list_are_not_left_idle_without_a_word(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice of a GPU, or an NVML that fails where CUDA works: the plan is one for the CPU."""
+    config, plan = FakeTfConfig(gpu_count=1), plan_devices(DeviceRequest(), Inventory())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+
+    with pytest.raises(DeviceError, match=rf"TensorFlow sees 1 GPU\(s\), and .*NVML.*{chosen or ''}") as error:
+        carry_out(plan, TensorFlowBackend(config), config)
+
+    assert "CUDA_VISIBLE_DEVICES=-1" in error.value.hint
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    carry_out(plan, TensorFlowBackend(config), config)
+
+
 def test_a_tensorflow_without_cuda_beside_a_driver_with_gpus_is_named() -> None:
     config = FakeTfConfig(gpu_count=0)
     plan = plan_devices(DeviceRequest(), Inventory((Gpu(index=0, name="GPU", memory_mb=24576),)))

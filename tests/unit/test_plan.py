@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pynvml
 import pytest
 
 from myxtts.config.config import XTTSConfig
@@ -12,8 +13,10 @@ from myxtts.runtime.inventory import (
     Gpu,
     Inventory,
     chosen_by_cuda_variable,
+    describe,
     find_inventory,
     handles_of_visible,
+    memory_info,
     simulated_inventory,
 )
 from myxtts.runtime.plan import DeviceRequest, plan_devices, plan_in_force, propose_memory_limits
@@ -252,6 +255,39 @@ def test_the_simulation_variable_works_like_the_flag() -> None:
     assert len(find_inventory(2, {"MYXTTS_SIMULATE_GPUS": "3"})) == 2
     with pytest.raises(DeviceError, match="MYXTTS_SIMULATE_GPUS is 'two'"):
         find_inventory(0, {"MYXTTS_SIMULATE_GPUS": "two"})
+
+
+class SharedMemoryChip:
+    """NVML on a chip whose GPU has no memory of its own to tell of."""
+
+    NVMLError = pynvml.NVMLError
+
+    def nvmlDeviceGetName(self, handle: str) -> str:  # noqa: N802
+        return "NVIDIA GB10"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:  # noqa: N802
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> tuple[int, int]:  # noqa: N802
+        return 12, 1
+
+
+def test_a_gpu_whose_memory_the_driver_does_not_tell_can_be_planned_with() -> None:
+    gpu = describe(SharedMemoryChip(), 0, "card 0")
+
+    assert gpu == Gpu(index=0, name="NVIDIA GB10", memory_mb=None, compute_capability=(12, 1))
+    assert plan_devices(DeviceRequest(), Inventory((gpu,))).mode == "single"
+    assert memory_info(SharedMemoryChip(), "card 0") is None
+
+
+def test_memory_limits_without_isolation_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--model-gpu-memory is 4000, and without --enable-memory-isolation") as error:
+        DeviceRequest.from_config(XTTSConfig(data_gpu=0, model_gpu=1, model_gpu_memory=4000))
+    assert "add --enable-memory-isolation" in error.value.hint
+
+    isolated = XTTSConfig(data_gpu=0, model_gpu=1, model_gpu_memory=4000, enable_memory_isolation=True)
+    assert DeviceRequest.from_config(isolated).model_memory_mb == 4000
+    assert DeviceRequest.from_config(XTTSConfig(data_gpu=0, model_gpu=1)).model_memory_mb is None
 
 
 def test_cuda_visible_devices_is_read_as_cuda_reads_it() -> None:
