@@ -180,12 +180,21 @@ def _instance_norm(mel_BTF: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
 
 
 class BatchNorm(keras.layers.BatchNormalization):  # type: ignore[misc]
-    """Keras's, with statistics that several replicas may update: to the mean of what they saw."""
+    """Keras's, with statistics that several replicas may update: to the mean of what they saw.
+
+    They are updated in the forward pass, so also in a step that is skipped since its gradient is not finite: values
+    that are not finite change none of them.
+    """
 
     def add_weight(self, *shape: Any, trainable: bool = True, **options: Any) -> Any:
         if not trainable:
             options["aggregation"] = "mean"
         return super().add_weight(*shape, trainable=trainable, **options)
+
+    def _moments(self, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = super()._moments(inputs, mask)
+        finite = tf.math.is_finite(mean) & tf.math.is_finite(variance)
+        return tf.where(finite, mean, self.moving_mean), tf.where(finite, variance, self.moving_variance)
 
 
 def _batch_norm(name: str) -> BatchNorm:

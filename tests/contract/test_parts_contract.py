@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from myxtts.models.speaker_encoder import BatchNorm
 from tests.contract import gpt_cases, part_cases
 from tests.contract.part_cases import LayerCase
 from tests.processes import run_script
@@ -104,3 +105,21 @@ with tf.device("/CPU:1"):
 print(sorted({weight.value.device.rsplit("/", 1)[-1] for layer in layers for weight in layer.weights}))
 """
     assert run_script(script).strip() == "['device:CPU:1']"
+
+
+def test_a_batch_that_is_not_finite_leaves_the_statistics_of_a_norm_as_they_were() -> None:
+    """They change in the forward pass, before anyone can see that the step has to be skipped."""
+    norm = BatchNorm(momentum=0.5)
+    norm.build((None, 3))
+    forward = tf.function(lambda x: norm(x, training=True))
+    good = tf.constant([[1.0, 2.0, 3.0], [3.0, 6.0, 9.0]])
+
+    forward(good)
+    learnt = [weight.numpy() for weight in norm.non_trainable_variables]
+    made = forward(tf.constant([[1.0, np.inf, 3.0], [1.0, 2.0, np.nan]]))
+
+    np.testing.assert_allclose(learnt[0], [1.0, 2.0, 3.0])
+    assert not np.isfinite(made.numpy()[:, 1:]).all(), "the step still shows what is wrong with it"
+    for before, weight in zip(learnt, norm.non_trainable_variables, strict=True):
+        np.testing.assert_allclose(weight.numpy()[1:], before[1:], rtol=1e-6)
+    assert norm.moving_mean.numpy()[0] == pytest.approx(1.0), "where it is finite it goes on"
