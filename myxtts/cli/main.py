@@ -32,17 +32,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             import traceback
 
             traceback.print_exc()
-        print(f"error: {error.problem}\n  hint: {error.hint}", file=sys.stderr)
+        print(f"error: {error.problem}\n  hint: {_same_command(error.hint, arguments)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         again = "; run the same command again: it continues" if arguments[:1] and arguments[0] in CONTINUE else ""
-        print(f"interrupted{again}", file=sys.stderr)
+        print(f"interrupted{_same_command(again, arguments)}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         from myxtts.monitoring.terminal import drop_output
 
         drop_output(sys.stdout)  # Its reader went away, as in `| head`.
         return 0
+
+
+def _same_command(hint: str, arguments: Sequence[str]) -> str:
+    """The way on; a second --fresh would move aside what the first one has learnt."""
+    if "--fresh" not in arguments:
+        return hint
+    for words in ("the same command again", "the same command"):
+        if words in hint:
+            return hint.replace(words, f"{words} without --fresh")
+    return hint
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -75,10 +75,11 @@ class DataConfig(CorpusConfig):
     """With --init-from: byte-pair pieces to learn from the corpus beside the voice's; 2,000 suit a new language."""
 
     batch_size: int | None = None
-    """Clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
+    """Most clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
 
     batch_seconds: float | None = None
-    """Audio seconds in a batch, padding included: clips of one length share a batch, few long or many short ones."""
+    """Most audio seconds in a batch, padding included: clips of one length share a batch, few long or many short ones.
+    With --batch-size, a batch ends where the first of the two does."""
 
     num_workers: int = 0
     """Processes that read shards; 0 reads on threads of this process."""

@@ -51,11 +51,11 @@ class TrainingConfig:
     """Parts to take from --init-from; by default all that it has. Stages whose parts are there run only if asked for,
     but for gpt, which is what is fine-tuned."""
 
-    epochs: int = 100
-    """Passes over the corpus, for each stage."""
+    epochs: int | None = None
+    """Most passes over the corpus, for each stage; 100 without it and without --max-steps."""
 
     max_steps: int | None = None
-    """Most steps of each stage; without it, the preset's recipe or --epochs, whichever ends first."""
+    """Most steps of each stage; without it, the preset's recipe. --epochs beside it may end the stage before."""
 
     mel_only_steps: int | None = None
     """Steps of stage decoder before its discriminators join; without it, the preset's recipe. 0: from the start."""
@@ -128,7 +128,7 @@ class TrainingConfig:
         at_least("--checkpoint-every", self.checkpoint_every, 1, hint="the default is 500 steps")
         at_least("--validate-every", self.validate_every, 1, hint="the default is 500 steps")
         in_range("--samples", self.samples, 0, 16, hint="2 is enough to hear how it goes; 0 turns them off")
-        at_least("--epochs", self.epochs, 1, hint="the default is 100")
+        at_least("--epochs", self.epochs, 1, hint="leave it out for at most 100")
         at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")

@@ -127,15 +127,16 @@ def aligner_of(
 ) -> Aligner | None:
     """The aligner of a corpus, on the device at hand: as it was kept beside the shards, or learnt now.
 
-    None when it was asked to stop before it had learnt.
+    None when it was asked to stop meanwhile; what has learnt to its end is kept even then.
     """
     aligner = Aligner(train.tokenizer)
     path = train.path / f"alignment-{_key(train, clips, steps)}.network.npz"
     if not aligner.restore(path):
-        aligner.learn(train, clips, min(steps, ALIGNER_STEPS), should_stop, progress)
-        if should_stop():
+        if not aligner.learn(train, clips, min(steps, ALIGNER_STEPS), should_stop, progress):
             return None
         aligner.save(path)
+        if should_stop():
+            return None
     return aligner
 
 
@@ -160,21 +161,24 @@ class Aligner:
         steps: int,
         should_stop: Callable[[], bool],
         progress: Progress,
-    ) -> None:
-        """Train, and log the error of its own reading on some of the training clips."""
+    ) -> bool:
+        """Train, and log the error of its own reading on some of the training clips; `False` if stopped before."""
         from myxtts.models.aligner import fit
 
         logger.info("Aligner: learning which token is spoken when, %d steps", steps)
         source = batches(prepared, config=DataConfig(batch_size=ALIGNER_CLIPS), seed=_SEED, clips=np.asarray(clips))
         losses = fit(self.network, self._until(source, steps, should_stop, progress), steps=steps)
         source.close()
+        if len(losses) < steps:
+            return False
         wanted: list[list[int]] = []
         heard: list[list[int]] = []
         for logits, labels, _ in self._read(prepared, clips[:_CHECKED_CLIPS]):
             heard.append(greedy_labels(logits))
             wanted.append([int(label) for label in labels])
         error = error_rate(wanted, heard)
-        logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1] if losses else 0.0, 100 * error)
+        logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1], 100 * error)
+        return True
 
     def save(self, path: Path) -> None:
         _write(path, **{f"{number:04d}": weight.numpy() for number, weight in enumerate(self.network.weights)})

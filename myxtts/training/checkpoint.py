@@ -65,7 +65,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"checkpoint of step {checkpoint.step} cannot be written to {folder}: {error}",
-            hint="free disk space or choose another --checkpoint-dir; the checkpoints before it are untouched",
+            hint="free disk space, or move the checkpoints to a disk that has some and name it with --checkpoint-dir; "
+            "those before it are untouched",
         ) from error
     _rotate(folder, keep, written=target)
     return target

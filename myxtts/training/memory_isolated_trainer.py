@@ -62,6 +62,7 @@ class MemoryIsolatedDualGPUTrainer(XTTSTrainer):
 
     def train_batch(self, batch: DeviceBatch) -> StepResult:
         """Phase 3, on the model GPU: forward, backward, update; then a look at the memory."""
+        self.refuse_accumulation("train_batch")
         result = self.learn([batch])
         if self.enable_monitoring:
             self._watch.add(result.step, watched_memory_mb(self.plan))

@@ -11,15 +11,22 @@ import tensorflow as tf
 
 from myxtts.errors import TrainingError
 from myxtts.runtime.plan import DevicePlan, DeviceRole
+from myxtts.training.run_folder import make_room
 
 _TENSOR = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
 _BYTES = re.compile(r"(?:allocate|allocating) (\d+) bytes")
+_FULL_DISK = "No space left on device"
 _DEVICE = re.compile(r"device:([A-Z]+:\d+)")
 
 
 def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingError:
-    """`batch` says in words what was being worked on; the device and the size are TensorFlow's own."""
+    """`batch` says in words what was being worked on; the device and the size are TensorFlow's own.
+
+    TensorFlow has one error for every resource that is used up, a disk's space among them.
+    """
     message = str(error)
+    if _FULL_DISK in message:
+        return TrainingError(f"a disk is full: {message.splitlines()[0]}", hint=make_room())
     role = _role_of(message, plan)
     limit_flag = f"--{role.role}-gpu-memory"
     limit = f", its limit is {limit_flag} {role.memory_limit_mb}" if role.memory_limit_mb is not None else ""

@@ -41,7 +41,14 @@ from myxtts.training.run_folder import (
     refuse_other_configuration,
     refuse_other_vocabulary,
 )
-from myxtts.training.stage_order import TRAINED_TO, Trained, published, refuse_without_ground, stages_before
+from myxtts.training.stage_order import (
+    TRAINED_TO,
+    Trained,
+    published,
+    refuse_without_checkpoints,
+    refuse_without_ground,
+    stages_before,
+)
 
 if TYPE_CHECKING:
     from myxtts.models.gpt import AlignmentHeads
@@ -68,7 +75,8 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
             events.subscribe(tensorboard.on_event)
             arguments = (config, plan, folder, events, stop, tensorboard)
             if not _to_its_end(lambda: TrainingRun(*arguments).run(), events, folder):
-                logger.info("Stopped and saved. To continue, run the same command again.")
+                again = " without --fresh" if fresh else ""
+                logger.info("Stopped and saved. To continue, run the same command again%s.", again)
     return 0
 
 
@@ -102,9 +110,10 @@ def _report(folder: RunFolder) -> None:
 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
-    """Other settings than the run began with, or a stage without the one that it stands on."""
+    """Other settings than the run began with, its checkpoints elsewhere, or a stage without what it stands on."""
     if folder.has_saved() and not fresh:
         refuse_other_configuration(_without_vocabulary(folder.saved_settings()), config, folder.path)
+        refuse_without_checkpoints(folder)
     if not config.training.init_parts:
         refuse_without_ground(stages_for(config)[0], folder, fresh=fresh)
 
@@ -194,7 +203,7 @@ class TrainingRun:
                 lambda finished: self._publish(trainer, finished),
                 samples,
             )
-            logger.info("Stage %s: %d steps", stage, run.total_steps)
+            logger.info("Stage %s: %d steps, ended by %s", stage, run.length.steps, run.length.ended_by)
             if not run.run():
                 return False
             voice = published(voice_facts(self._folder.voice), brought=self._brought)

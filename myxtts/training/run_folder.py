@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
@@ -34,7 +34,10 @@ logger = logging.getLogger(__name__)
 
 def make_room(flag: str = "--run-dir") -> str:
     """The way out where something of a run cannot be written."""
-    return f"free disk space or choose another {flag}; the same command continues from the last checkpoint"
+    return (
+        f"free disk space, or move that folder to a disk that has some and name it with {flag}; "
+        "the same command continues from the last checkpoint"
+    )
 
 
 def from_anywhere(data: DataConfig) -> DataConfig:
@@ -90,6 +93,10 @@ class RunFolder:
                     f"another run (process {owner}) is writing {self.path}",
                     hint=f"wait for it, stop it, or choose another --run-dir; watch it: myxtts monitor {self.path}",
                 ) from None
+            except OSError as error:  # a network's file system, mostly
+                logger.warning(
+                    "%s cannot be locked (%s): see to it that no second run writes it", self.path, error.strerror
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             yield
@@ -116,16 +123,19 @@ class RunFolder:
 
     def start_afresh(self) -> Path | None:
         """Move everything of earlier runs into a folder of its own, and name it."""
-        # Checkpoints first: they may be on another file system, where moving is copying and can fail.
-        all_of_it = (self._checkpoints, self.config, self.events, self.samples, self.voice, self.tensorboard)
-        earlier = [path for path in (*all_of_it, self.path / "report.html") if path.exists()]
+        aside = self.path / f"{EARLIER}{time.strftime('%Y%m%d-%H%M%S')}"
+        # Checkpoints first: they may be on another file system, where moving is copying and can fail. Their folder may
+        # be one of the user's own, with other things in it.
+        moves = {self.checkpoints(stage): aside / self._checkpoints.name / stage for stage in get_args(Stage)}
+        others = (self.config, self.events, self.samples, self.voice, self.tensorboard, self.path / "report.html")
+        moves |= {path: aside / path.name for path in others}
+        earlier = {path: target for path, target in moves.items() if path.exists()}
         if not earlier:
             return None
-        aside = self.path / f"{EARLIER}{time.strftime('%Y%m%d-%H%M%S')}"
         try:
-            aside.mkdir(exist_ok=True)
-            for path in earlier:
-                shutil.move(path, aside / path.name)
+            for path, target in earlier.items():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, target)
         except OSError as error:
             raise TrainingError(
                 f"the earlier run cannot be moved to {aside}: {error}",

@@ -8,16 +8,19 @@ have drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from myxtts.audio.mel import HOP, SAMPLE_RATE
+from myxtts.config.data import DataConfig
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.data.batching import BatchSource
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
 from myxtts.training.alignment import Alignments, codes_of
+from myxtts.training.recipes import StageRecipe
 from myxtts.training.splicing import Splicer
 
 
@@ -117,6 +120,12 @@ def vary_speed(batch: dict[str, Any], share: float, random: np.random.Generator)
 def _group_by_speaker(prepared: PreparedCorpus, clips: np.ndarray) -> dict[int, np.ndarray]:
     speakers = np.asarray(prepared.index.speaker)[clips]
     return {int(speaker): np.sort(clips[speakers == speaker]) for speaker in np.unique(speakers)}
+
+
+def with_batches_of(recipe: StageRecipe, data: DataConfig) -> DataConfig:
+    """The settings with the limits of a stage's batches: clips or seconds, as its recipe has them, or both by flag."""
+    seconds = recipe.batch_seconds if recipe.batch_size is None or data.batch_seconds is not None else None
+    return replace(data, batch_size=recipe.batch_size, batch_seconds=seconds)
 
 
 def size_of(batch: Mapping[str, Any]) -> BatchSize:

@@ -6,6 +6,7 @@ later would leave them speaking a language that nobody understands any more.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from myxtts.synthesis.voice import voice_facts
 from myxtts.training.checkpoint import list_checkpoints
 from myxtts.training.recipes import LEARNT_IN, STAGES
 from myxtts.training.run_folder import RunFolder
+
+logger = logging.getLogger(__name__)
 
 TRAINED_TO = "trained_to"
 """Among the facts of a voice: the stage and its step that the weights are of."""
@@ -51,6 +54,31 @@ def published(facts: Mapping[str, Any], *, brought: Iterable[str] = ()) -> Train
 
 def stages_before(stage: Stage) -> tuple[Stage, ...]:
     return STAGES[: STAGES.index(stage)]
+
+
+def refuse_without_checkpoints(folder: RunFolder) -> None:
+    """A voice that was trained here has checkpoints, unless they are elsewhere: its stage would begin anew over it."""
+    facts = voice_facts(folder.voice)
+    if TRAINED_TO not in facts:
+        return
+    stage, step = facts[TRAINED_TO]
+    checkpoints = folder.checkpoints(stage)
+    newest = _newest(checkpoints)
+    if newest is None:
+        raise CheckpointError(
+            f"{folder.voice} was trained to step {step} of stage {stage}, and there is no checkpoint in {checkpoints}",
+            hint="give the --checkpoint-dir that the run has its checkpoints in, or start over with --fresh",
+        )
+    if newest[0] < step:
+        logger.warning(
+            "%s was trained to step %d of stage %s, the newest checkpoint in %s is of step %d: training goes on from "
+            "there, and that voice is replaced",
+            folder.voice,
+            step,
+            stage,
+            checkpoints,
+            newest[0],
+        )
 
 
 def refuse_without_ground(stage: Stage, folder: RunFolder, *, fresh: bool) -> None:

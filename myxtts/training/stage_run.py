@@ -17,6 +17,8 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
 from myxtts.data.batching import batches
 from myxtts.data.prepared import PreparedCorpus
+from myxtts.data.state import place_in_plan
+from myxtts.errors import MyXTTSError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents
 from myxtts.monitoring.verdict import judge
@@ -31,7 +33,7 @@ from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_
 from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.optim import AdamW
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.recipes import StageRecipe, recipe_for, with_steps
+from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
@@ -39,7 +41,8 @@ from myxtts.training.run_folder import (
     refuse_other_configuration,
     refuse_other_corpus,
 )
-from myxtts.training.sources import DrawnBatches, size_of
+from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
+from myxtts.training.stage_length import length_of
 from myxtts.training.stage_order import refuse_to_shift_ground
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.gpt import GPTStage
@@ -89,7 +92,8 @@ class StageRun:
         if not len(train.clips):
             raise nothing_fits(train.prepared, self.config.model)
         source = self._source(self._train)
-        self.total_steps = total_steps(self.config, stage, source.batches_per_epoch)
+        self.length = length_of(self.config, stage, source.batches_per_epoch)
+        self.total_steps = self.length.steps
         source.close()
 
     def run(self) -> bool:
@@ -113,8 +117,7 @@ class StageRun:
 
     def _run(self) -> bool:
         training = self.config.training
-        recipe = with_steps(recipe_for(self.config, self.stage), self.total_steps)
-        self.trainer.start_stage(self.stage, recipe)
+        self.trainer.start_stage(self.stage, with_steps(recipe_for(self.config, self.stage), self.total_steps))
         if not self._align():
             return False
         source = self._source(self._train)
@@ -126,12 +129,13 @@ class StageRun:
         if not self._listen():
             source.close()
             return False
+        self._began_at = self.trainer.step_number
         # Asked before the pipeline reads ahead: what a checkpoint needs is the state after the batch learnt last.
         data_state: Any = source.get_state()
         with self._pipeline(source) as pipeline:
             self._warm_up(pipeline)
             while self.trainer.step_number < self.total_steps and not self._should_stop():
-                taken = [next(pipeline) for _ in range(training.grad_accum)]
+                taken = self._take(pipeline, data_state)
                 data_state = taken[-1].state
                 result = self.trainer.learn(taken)
                 self._watch(pipeline, result)
@@ -147,18 +151,31 @@ class StageRun:
             self.events.write("stage_done", stage=self.stage, step=self.trainer.step_number)
         return finished
 
+    def _take(self, pipeline: PipelineBase, data_state: Any) -> list[DeviceBatch]:
+        """The batches of a step. Where they cannot be had, what was learnt up to `data_state` is saved first."""
+        try:
+            return [next(pipeline) for _ in range(self.config.training.grad_accum)]
+        except Exception:
+            # A run that has learnt nothing here saves nothing: other settings may be its way out.
+            if self.trainer.step_number > self._began_at:
+                try:
+                    self._save(data_state)
+                except (MyXTTSError, OSError) as error:
+                    logger.warning("What was learnt since the last checkpoint is lost: %s", error)
+            raise
+
     def _batch_words(self) -> str:
         recipe = recipe_for(self.config, self.stage)
-        size = f"{recipe.batch_size} clips" if recipe.batch_size is not None else f"{recipe.batch_seconds:g} s of audio"
-        return f"a batch of {size} of stage {self.stage}"
+        limits = with_batches_of(recipe, self.config.data)
+        clips = [] if limits.batch_size is None else [f"{limits.batch_size} clips"]
+        seconds = [] if limits.batch_seconds is None else [f"{limits.batch_seconds:g} s of audio"]
+        return f"a batch of {' and '.join(clips + seconds)} of stage {self.stage}"
 
     # Beginning
 
     def _source(self, corpus: Corpus, *, epochs: int | None = None) -> DrawnBatches:
         recipe = recipe_for(self.config, self.stage)
-        settings = dataclasses.replace(
-            self.config.data, batch_size=recipe.batch_size, batch_seconds=recipe.batch_seconds
-        )
+        settings = with_batches_of(recipe, self.config.data)
         seed = self.config.training.seed
         varied = self.stage == "gpt" and corpus is self._train
         source = batches(corpus.prepared, config=settings, seed=seed, clips=corpus.clips, epochs=epochs)
@@ -217,7 +234,7 @@ class StageRun:
             refuse_other_corpus(checkpoint.state, self._train.prepared, self.stage, folder)
             refuse_other_configuration(checkpoint.state["config"], self.config, folder)
             self.trainer.restore(checkpoint)
-            source.set_state(checkpoint.state["data"])
+            source.set_state(place_in_plan(checkpoint.state["data"], source.get_state()))
             logger.info("Stage %s continues at step %d of %d", self.stage, checkpoint.step, self.total_steps)
             return
         stage = self.trainer.current_stage()
@@ -358,6 +375,7 @@ class StageRun:
             "skipped_steps": self.trainer.skipped_steps,
             "loss_scale": self.trainer.loss_scale.get_state(),
             "total_steps": self.total_steps,
+            **self.trainer.current_stage().kept(),
             **corpus_marks(self._train.prepared),
         }
         checkpoint = Checkpoint(step=step, arrays=self.trainer.arrays(), state=state)
@@ -365,10 +383,3 @@ class StageRun:
         self.events.write("checkpoint", stage=self.stage, step=step, path=path)
         self._on_checkpoint(self.stage)
         return path
-
-
-def total_steps(config: XTTSConfig, stage: Stage, batches_per_epoch: int) -> int:
-    """The recipe's steps (or `--max-steps`), but no more than `--epochs` passes over the corpus."""
-    recipe: StageRecipe = recipe_for(config, stage)
-    by_epochs = math.ceil(config.training.epochs * batches_per_epoch / config.training.grad_accum)
-    return max(1, min(recipe.steps, by_epochs))

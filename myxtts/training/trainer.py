@@ -25,7 +25,7 @@ from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.xtts import XTTS
-from myxtts.pipeline import DeviceBatch
+from myxtts.pipeline import DeviceBatch, split_rows
 from myxtts.runtime.apply import plan_of_process
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan_log import creation_line
@@ -146,12 +146,21 @@ class XTTSTrainer:
         self, text_sequences: Any, mel_spectrograms: Any, text_lengths: Any, mel_lengths: Any
     ) -> dict[str, float]:
         """One step from mels, as documented: transfer to the model's device, forward, backward, update."""
+        self.refuse_accumulation("train_step")
         stage = self.current_stage()
         with self._model_scope():
             inputs = [tf.identity(x) for x in (text_sequences, mel_spectrograms, text_lengths, mel_lengths)]
             batch = stage.from_mels(*inputs)
         result = self.learn([self._whole_batch(batch)])
         return {"loss": result.loss, **result.figures}
+
+    def refuse_accumulation(self, method: str) -> None:
+        """For a method that makes a step of one batch."""
+        if (wanted := self.config.training.grad_accum) > 1:
+            raise TrainingError(
+                f"grad_accum is {wanted}, and {method} makes a step of one batch",
+                hint=f"give `learn` the {wanted} batches of a step together, or leave grad_accum at 1",
+            )
 
     def learn(self, batches: Sequence[DeviceBatch]) -> StepResult:
         """One optimiser step from `grad_accum` batches that are on the model's device(s)."""
@@ -336,6 +345,7 @@ class XTTSTrainer:
         self.step_number = checkpoint.step
         self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
         self.loss_scale.set_state(checkpoint.state.get("loss_scale"))
+        self.current_stage().resume(checkpoint.state, self.config.training)
 
     def _variables(self) -> dict[str, Any]:
         stage = self.current_stage()
@@ -353,8 +363,6 @@ class XTTSTrainer:
 
     def _whole_batch(self, tensors: Tensors) -> DeviceBatch:
         replicas = self.strategy.num_replicas_in_sync
-        from myxtts.pipeline import split_rows
-
         parts = split_rows(tensors, replicas) if replicas > 1 else [tensors]
         return DeviceBatch(0, tuple(parts), {})
 

@@ -35,11 +35,13 @@ def test_a_stopped_aligner_keeps_its_network_and_the_clips_that_are_done(
 
     wanted = aligned(straight)
     # It asks for the batch that it learns from, after learning, and before each three clips.
-    interrupted = [aligned(stopped, stop_after=count) for count in (3, 1)]
+    interrupted = [aligned(stopped, stop_after=1)]
+    assert [path.suffixes for path in stopped.path.glob("alignment-*")] == [[".network", ".npz"]]
+    interrupted += [aligned(stopped, stop_after=1) for _ in range(2)]
     kept = sorted(path.name.split(".", 1)[1] for path in stopped.path.glob("alignment-*"))
     finished = aligned(stopped)
 
-    assert interrupted == [None, None]
+    assert interrupted == [None, None, None]
     assert kept == ["network.npz", "part.npz"]
     assert wanted is not None
     assert finished is not None

@@ -12,7 +12,7 @@ REFUSED = """
 import json
 import numpy as np
 from myxtts.config.config import XTTSConfig
-from myxtts.errors import DeviceError
+from myxtts.errors import MyXTTSError
 from myxtts.models.aligner import CTCNetwork
 from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
 from myxtts.training.trainer import XTTSTrainer
@@ -22,10 +22,10 @@ early_gpu_configuration()
 def refused(make):
     try:
         make()
-    except DeviceError as error:
+    except MyXTTSError as error:
         return str(error)
 sizes = dict(model_size="tiny", **SIZES)
-mirrored = XTTSTrainer(XTTSConfig(multi_gpu=True, **sizes))
+mirrored = XTTSTrainer(XTTSConfig(multi_gpu=True, grad_accum=4, **sizes))
 network = CTCNetwork(7)
 network.build()
 copied = [
@@ -35,6 +35,7 @@ copied = [
 ]
 print(json.dumps(dict(
     isolated=refused(lambda: MemoryIsolatedDualGPUTrainer(XTTSConfig(**sizes), 0, 1, 1024, 2048)),
+    accumulated=refused(lambda: mirrored.train_step(None, None, None, None)),
     mixed=refused(lambda: XTTSTrainer(XTTSConfig(mixed_precision=True, **sizes))),
     replicas=mirrored.strategy.num_replicas_in_sync, copied=[all(copied), len(copied) // len(network.weights)],
 )))
@@ -47,6 +48,7 @@ def test_what_the_configured_devices_cannot_give_is_refused_and_what_they_can_is
     seen = json.loads(output.splitlines()[-1])
     assert "a limit of 1024 MB on the data GPU" in seen["isolated"]
     assert "mixed precision is not possible on simulated GPUs" in seen["mixed"]
+    assert "grad_accum is 4, and train_step makes a step of one batch" in seen["accumulated"]
     assert seen["replicas"] == 2
     assert seen["copied"] == [True, 2], "an aligner is with each replica"
 

@@ -169,3 +169,53 @@ def test_shards_that_vanish_while_training_lose_no_step_and_are_built_again(corp
     assert again.returncode == 0, again.stderr
     assert "it is built again" in again.stderr
     assert f"continues at step {reached}" in again.stderr
+
+
+FAILING_PRODUCER = """
+import sys
+from myxtts.cli.main import main
+from myxtts.errors import DataError
+from myxtts.training.steps.codec import CodecStage
+
+healthy, made = CodecStage.process, []
+def process(stage, host_batch):
+    made.append(1)
+    if len(made) > 16:
+        raise DataError("the disk is gone", hint="bring it back")
+    return healthy(stage, host_batch)
+CodecStage.process = process
+raise SystemExit(main(["train", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_what_was_learnt_before_the_data_failed_is_saved_and_goes_on_with_more_clips_where_its_checkpoints_are(
+    corpus: Path, tmp_path: Path
+) -> None:
+    own, folder = tmp_path / "demo", tmp_path / "run"
+    shutil.copytree(corpus, own)
+    command = arguments(own, folder, "--stage", "codec", "--samples", "0")
+
+    failed = run_forked("-c", FAILING_PRODUCER, *command[1:], "--max-steps", "500")
+
+    assert failed.returncode == 1
+    assert "error: the disk is gone" in failed.stderr
+    reached = max(losses(folder))
+    assert [path.name for path in (folder / "checkpoints" / "codec").glob("step-*")] == [f"step-{reached:08d}"]
+
+    elsewhere = run_forked(*command, "--max-steps", str(reached + 1), "--checkpoint-dir", str(tmp_path / "other"))
+    assert elsewhere.returncode == 1
+    assert f"was trained to step {reached} of stage codec, and there is no checkpoint in" in elsewhere.stderr
+
+    metadata = own / "metadata.csv"
+    first, *_ = metadata.read_text(encoding="utf-8").splitlines()
+    name, text = first.split("|", 1)
+    for copy in range(4):
+        shutil.copy(own / "wavs" / f"{name}.wav", own / "wavs" / f"copy{copy}.wav")
+        with metadata.open("a", encoding="utf-8") as file:
+            file.write(f"copy{copy}|{text}\n")
+    again = run_forked(*command, "--max-steps", str(reached + 1))
+
+    assert again.returncode == 0, again.stderr
+    assert f"continues at step {reached} of {reached + 1}" in again.stderr
+    assert "reading goes on with the start of epoch" in again.stderr

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from myxtts.config.config import XTTSConfig
-from myxtts.models.hifigan import samples_of
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.dvae import DVAE
+from myxtts.models.gpt import GPT
+from myxtts.models.hifigan import HiFiGAN, samples_of
+from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.recipes import decoder_settings_for, recipe_for, with_steps
-from myxtts.training.steps.decoder import repeated, segment_starts, speaker_waves, target_segments
+from myxtts.training.steps.decoder import (
+    DecoderStage,
+    FrozenParts,
+    repeated,
+    segment_starts,
+    speaker_waves,
+    target_segments,
+)
+from tests.small_model import SIZES
 
 RATE, OUTPUT_RATE, LATENT_SAMPLES, COUNT = 22050, 24000, 1024, 24
 
@@ -86,3 +100,23 @@ def test_a_stage_that_epochs_make_shorter_than_its_warm_up_still_reaches_its_lea
 
     assert recipe.warmup_steps == 2000
     assert with_steps(recipe, 300).warmup_steps == 30
+
+
+def test_a_run_that_is_made_longer_keeps_its_discriminators() -> None:
+    size = XTTSConfig(model_size="tiny", **SIZES)
+    frozen = FrozenParts(
+        dvae=DVAE(size.model), conditioning=Conditioning(size.model), gpt=GPT(size.model), speaker_encoder=None
+    )
+
+    def stage_of(steps: int) -> DecoderStage:
+        settings = decoder_settings_for(size, steps)
+        return DecoderStage(HiFiGAN(size.model), SpeakerEncoder(size.model), frozen, settings)
+
+    short, longer, told = stage_of(1000), stage_of(4000), stage_of(4000)
+    longer.resume(short.kept(), size.training)
+    told.resume(short.kept(), replace(size.training, mel_only_steps=3000))
+
+    assert not short.begin_step(749)
+    assert short.begin_step(750)
+    assert longer.begin_step(1000), "it learns against them from its first step on"
+    assert not told.begin_step(1000)

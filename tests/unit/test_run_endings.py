@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from myxtts.cli import train
+from myxtts.cli.main import INTERRUPTED, main
 from myxtts.data.prepare import PreparingStopped
 from myxtts.errors import CheckpointError, OutputError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
+from myxtts.runtime.inventory import Inventory
+from myxtts.runtime.plan import DeviceRequest, plan_devices
+from myxtts.training.out_of_memory import out_of_memory
 from myxtts.training.run import _stop_signals, _to_its_end
 from myxtts.training.run_folder import RunFolder, make_room
 
@@ -110,3 +115,33 @@ def test_a_run_under_nohup_does_not_stop_when_its_terminal_is_closed() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_full_disk_that_tensorflow_finds_is_not_called_a_full_memory() -> None:
+    error = RuntimeError("{{node FlushSummaryWriter}} /runs/a/tensorboard/events.1; No space left on device")
+
+    said = out_of_memory(error, plan_devices(DeviceRequest(), Inventory()), "a batch of 8 clips")
+
+    assert "a disk is full" in said.problem
+    assert "/runs/a/tensorboard/events.1; No space left" in said.problem
+    assert "free disk space" in said.hint
+    assert "--batch-size" not in said.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["train"], "run the same command again: it continues"),
+        (["train", "--fresh"], "run the same command again without --fresh: it continues"),
+    ],
+)
+def test_the_way_on_after_a_fresh_start_is_not_another_one(
+    arguments: list[str], hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(argv: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "main", interrupted)
+
+    assert main(arguments) == INTERRUPTED
+    assert hint in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -145,3 +146,29 @@ def test_a_fresh_start_that_finds_no_room_says_so_and_leaves_the_run_as_it_was(
 
     assert "--run-dir" in error.value.hint
     assert folder.has_saved()
+
+
+def test_a_fresh_start_leaves_what_is_not_of_the_run_in_its_checkpoint_folder(tmp_path: Path) -> None:
+    own = tmp_path / "disk"
+    (own / "my_corpus").mkdir(parents=True)
+    folder = RunFolder(tmp_path / "run", own)
+    (folder.checkpoints("gpt") / "step-00000001").mkdir(parents=True)
+
+    aside = folder.start_afresh()
+
+    assert aside is not None
+    assert [path.name for path in own.iterdir()] == ["my_corpus"]
+    assert (aside / "disk" / "gpt" / "step-00000001").is_dir()
+    assert folder.start_afresh() is None, "there is nothing more to move"
+
+
+def test_a_file_system_without_locks_is_said_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+
+    with RunFolder(tmp_path).lock():
+        assert "cannot be locked (No locks available)" in caplog.text

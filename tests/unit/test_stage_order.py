@@ -13,7 +13,14 @@ from myxtts.errors import CheckpointError
 from myxtts.models.weights import save_arrays
 from myxtts.training.checkpoint import Checkpoint, save_checkpoint
 from myxtts.training.run_folder import RunFolder
-from myxtts.training.stage_order import TRAINED_TO, Trained, published, refuse_to_shift_ground, refuse_without_ground
+from myxtts.training.stage_order import (
+    TRAINED_TO,
+    Trained,
+    published,
+    refuse_to_shift_ground,
+    refuse_without_checkpoints,
+    refuse_without_ground,
+)
 
 ARRAYS = {"weight": np.zeros(3, np.float32)}
 
@@ -90,3 +97,31 @@ def test_a_voice_says_how_far_its_weights_have_come() -> None:
     # A folder of an earlier version is taken for whole; one that the run started from has learnt nothing here.
     assert published({"parts": ["dvae", "conditioning", "gpt"]}) == Trained.to("gpt", math.inf)
     assert published({"parts": ["dvae", "conditioning", "gpt"]}, brought=("gpt",)) < codec
+
+
+def test_a_voice_whose_checkpoints_are_elsewhere_is_not_begun_anew(folder: RunFolder, tmp_path: Path) -> None:
+    trained(folder, "codec", 3000, 3000)
+    trained(folder, "gpt", 1200, 6000)
+    refuse_without_checkpoints(folder)
+
+    elsewhere = RunFolder(tmp_path, tmp_path / "other")
+    with pytest.raises(CheckpointError, match=r"to step 1200 of stage gpt, and .* no checkpoint in .*other/gpt"):
+        refuse_without_checkpoints(elsewhere)
+
+
+def test_going_back_to_an_earlier_checkpoint_is_said_and_done(
+    folder: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One was damaged and set aside, or removed because its voice had got worse."""
+    trained(folder, "codec", 500, 3000, in_voice=1000)
+
+    refuse_without_checkpoints(folder)
+
+    assert "trained to step 1000 of stage codec, the newest checkpoint" in caplog.text
+
+
+def test_a_folder_without_a_voice_or_with_one_that_was_brought_has_nothing_to_lose(folder: RunFolder) -> None:
+    refuse_without_checkpoints(folder)
+    save_arrays(folder.voice, ARRAYS, {"parts": ["dvae", "gpt"]})
+
+    refuse_without_checkpoints(folder)

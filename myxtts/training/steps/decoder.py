@@ -10,7 +10,7 @@ Shapes: B clips, N latents of a segment, D width of a latent, S samples, V width
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
 from myxtts.config.model import FRAMES_PER_CODE
+from myxtts.config.training import TrainingConfig
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import (
@@ -157,6 +158,14 @@ class DecoderStage(TrainingStage):
         )
 
     # The consumer's half
+
+    def kept(self) -> dict[str, Any]:
+        return {"mel_only_steps": self.settings.mel_only_steps}
+
+    def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:
+        """A run with other steps than before keeps its discriminators, or goes on without them, as it began."""
+        if training.mel_only_steps is None and "mel_only_steps" in kept:
+            self.settings = replace(self.settings, mel_only_steps=kept["mel_only_steps"])
 
     def begin_step(self, step: int) -> bool:
         judged = step >= self.settings.mel_only_steps

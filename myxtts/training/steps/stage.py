@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from myxtts.config.training import Stage as StageName
+from myxtts.config.training import TrainingConfig
 
 Tensors = Mapping[str, Any]
 
@@ -68,6 +69,13 @@ class TrainingStage(abc.ABC):
 
     def fit_to(self, batches: list[Tensors]) -> None:  # noqa: B027
         """Measure on `first_batches` batches what learning starts from; not called when a run is resumed."""
+
+    def kept(self) -> dict[str, Any]:
+        """Plain values that a checkpoint keeps beside the variables, for `resume`."""
+        return {}
+
+    def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:  # noqa: B027
+        """Take up what `kept` gave, with the rest of the checkpoint's state, unless the settings say otherwise."""
 
     def begin_step(self, step: int) -> bool:
         """Called before each step; true where the objective is another one from here on and must be compiled anew."""

@@ -1,0 +1,38 @@
+"""How many steps a stage has, and which setting says so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.training import Stage
+from myxtts.training.recipes import recipe_for
+
+DEFAULT_EPOCHS = 100
+"""Where neither --epochs nor --max-steps is given: a recipe's steps are too many for a small corpus."""
+
+
+@dataclass(frozen=True)
+class StageLength:
+    """The steps of a whole stage."""
+
+    steps: int
+    ended_by: str
+    """What ends it there, for the log."""
+
+
+def length_of(config: XTTSConfig, stage: Stage, batches_per_epoch: int) -> StageLength:
+    """`--max-steps` or the recipe's steps, and no more than the passes over the corpus that were asked for."""
+    training, recipe = config.training, recipe_for(config, stage)
+    by_steps = "the recipe's steps" if training.max_steps is None else "--max-steps"
+    epochs = training.epochs
+    if epochs is None:
+        if training.max_steps is not None:
+            return StageLength(recipe.steps, by_steps)
+        epochs = DEFAULT_EPOCHS
+    passes = max(1, math.ceil(epochs * batches_per_epoch / training.grad_accum))
+    if passes < recipe.steps:
+        given = "--epochs" if training.epochs is not None else "--epochs or --max-steps change that"
+        return StageLength(passes, f"{epochs} passes over the corpus ({given})")
+    return StageLength(recipe.steps, by_steps)
