@@ -7,15 +7,15 @@ written as null: JSON has no NaN.
 
 | event | when | fields |
 |---|---|---|
-| run_start | first, and again at each resume | `version`; `command`, `mode`, `stages`, `resumed_step` |
+| run_start | first, and again at each resume | `version`; `command`, `mode`, `stages` |
 | devices | roles are configured | `mode`, `lines` (the plan in words); `data`, `models`, `simulated` |
 | pipeline | the producer starts | `data_device`, `model_devices`, `buffer_size` |
-| model_placed | the model is built | `device`; `physical`, `parameters` |
+| model_placed | the model is built | `device`; `physical` |
 | progress | now and then, before a stage can begin | `task` (in words), `done`, `total` |
 | warmup | the buffer was waited for | `waited_s`, `depth`, `capacity`, `reason` |
 | training_start | a stage's first step is next | `stage`, `step` (of the first), `total_steps` |
 | step | a step is done | `stage`, `step`, `loss`; any further numbers |
-| window | every few seconds | `stage`, `step` and the fields of `figures.WindowFigures` |
+| window | every `--log-every` steps | `stage`, `step` and the fields of `figures.WindowFigures` |
 | memory | with a window | `devices`: role → `device`, `current_mb`, `peak_mb`, `limit_mb`, `source`; None if unknown |
 | leak | memory grows steadily | `device` (in words, or the process), `mb_per_step` |
 | validation | held-out data were scored | `stage`, `step`, `loss` |
