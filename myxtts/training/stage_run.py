@@ -85,6 +85,7 @@ class StageRun:
         self._should_stop, self._on_checkpoint, self._on_validation = should_stop, on_checkpoint, on_validation
         self._memory = LeakWatch()
         self._leaks_reported: set[str | None] = set()
+        self._began_at = 0
         self._progress = ProgressEvents(events)
         self._warned: set[str] = set()
         self._validation: list[DeviceBatch] | None = None
@@ -160,7 +161,7 @@ class StageRun:
             if self.trainer.step_number > self._began_at:
                 try:
                     self._save(data_state)
-                except (MyXTTSError, OSError) as error:
+                except (MyXTTSError, OSError, tf.errors.OpError) as error:
                     logger.warning("What was learnt since the last checkpoint is lost: %s", error)
             raise
 
