@@ -265,10 +265,10 @@ def _worker_died(error: RuntimeError) -> DataError:
 def _end_with_parent(_worker: int, _workers: int) -> None:
     """In a worker process: end with the training process, and only with it.
 
-    Grain's workers outlive a kill -9 of it. Ctrl-C and a service's SIGTERM reach the whole group, and the training
-    process wants batches until its step is done; it ends its workers itself.
+    Grain's workers outlive a kill -9 of it. Ctrl-C, a service's SIGTERM and a closed terminal reach the whole group,
+    and the training process wants batches until its step is done; it ends its workers itself.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     parent = os.getppid()
 

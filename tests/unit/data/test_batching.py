@@ -137,7 +137,7 @@ def test_a_signal_to_the_whole_group_leaves_workers_reading_and_one_that_dies_is
         assert digests(reader, 1) == expected[:1]
         (worker,) = multiprocessing.active_children()
         assert worker.pid is not None
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(worker.pid, number)
         assert digests(reader, 11) == expected[1:]
 
