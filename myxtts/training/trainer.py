@@ -38,7 +38,7 @@ from myxtts.training.out_of_memory import batch_in_words, out_of_memory
 from myxtts.training.recipes import StageRecipe, recipe_for
 from myxtts.training.resuming import resume
 from myxtts.training.stages import make_stage, with_weights_of
-from myxtts.training.steps.stage import Objective, Tensors, TrainingStage
+from myxtts.training.steps.stage import Tensors, TrainingStage
 
 logger = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ class XTTSTrainer:
             for player, variables in players.items():
                 recording.enter_context(tapes[player]).watch(variables)
             objective = self.current_stage().objective(batch, seed=seed, step=step)
-            terms = _weighted(objective, shares, players)
+            terms = objective.weighted(shares, players)
             losses = {player: loss_scale * tf.add_n(list(own.values())) for player, own in terms.items() if own}
         gradients: list[tf.Tensor] = []
         for player, variables in players.items():
@@ -311,7 +311,7 @@ class XTTSTrainer:
             shares = self._shares(batch)
             stage = self.current_stage()
             objective = stage.objective(batch, seed=None, step=step)
-            terms = _weighted(objective, shares, stage.players)
+            terms = objective.weighted(shares, stage.players)
             flat = _flat(terms, objective.figures, shares)
             summed = dict(zip(flat, sum_over_replicas(list(flat.values())), strict=True))
             return {"loss": tf.add_n([summed[name] for name in _first_of(terms)]), **summed}
@@ -372,18 +372,6 @@ class XTTSTrainer:
         return self.strategy.experimental_distribute_values_from_function(
             lambda context: dict(batch.replicas[context.replica_id_in_sync_group])
         )
-
-
-def _weighted(objective: Objective, shares: Tensors, players: Mapping[str, Any]) -> dict[str, dict[str, tf.Tensor]]:
-    """For each player its terms by name, each times its weight and this replica's share of its positions."""
-    return {
-        player: {
-            name: term.weight * term.mean * shares[name]
-            for name, term in objective.terms.items()
-            if term.player == player
-        }
-        for player in players
-    }
 
 
 def _flat(terms: Mapping[str, Tensors], figures: Tensors, shares: Tensors) -> dict[str, tf.Tensor]:

@@ -11,7 +11,7 @@ terms that name it. The first player is the one that the stage is for; the stage
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -45,6 +45,17 @@ class Objective(NamedTuple):
     terms: dict[str, LossTerm]
     figures: dict[str, tf.Tensor]
     aftermath: dict[str, tf.Tensor]
+
+    def weighted(self, shares: Tensors, players: Iterable[str]) -> dict[str, dict[str, tf.Tensor]]:
+        """For each player its terms by name, each times its weight and this replica's share of its positions."""
+        return {
+            player: {
+                name: term.weight * term.mean * shares[name]
+                for name, term in self.terms.items()
+                if term.player == player
+            }
+            for player in players
+        }
 
 
 class TrainingStage(abc.ABC):
