@@ -18,7 +18,7 @@ from myxtts.runtime.plan import DeviceRequest, plan_devices
 
 NEEDED = ("keras", "grain", "array_record", "soundfile", "soxr", "tokenizers", "safetensors", "espeakng-loader")
 OPTIONAL = {"tensorboard": "TensorBoard logs", "moonshine-voice": "myxtts evaluate", "torch": "myxtts evaluate"}
-LOW_DISK_GB = 10
+LOW_DISK_GB = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def machine() -> list[Finding]:
         ),
         Finding(
             f"disk here: {free_gb:.0f} of {disk.total / 2**30:.0f} GB free",
-            fix=f"free disk space: shards and checkpoints want {LOW_DISK_GB} GB" if free_gb < LOW_DISK_GB else None,
+            fix=f"free disk space: even a tiny voice wants {LOW_DISK_GB} GB" if free_gb < LOW_DISK_GB else None,
         ),
     ]
 
