@@ -55,8 +55,11 @@ class Splicer:
         self._alignments = alignments
         self._share = share
         self._is_space = np.array(prepared.tokenizer.spaces())
-        self._kind = np.stack([prepared.index.speaker, prepared.index.language], 1)
-        self._clips = np.asarray(clips)
+        languages = np.asarray(prepared.index.language, np.int64)
+        self._kind = np.asarray(prepared.index.speaker, np.int64) * (languages.max(initial=0) + 1) + languages
+        sorted_clips = clips[np.argsort(self._kind[clips], kind="stable")]
+        kinds, starts = np.unique(self._kind[sorted_clips], return_index=True)
+        self._alike = dict(zip(kinds.tolist(), np.split(sorted_clips, starts[1:]), strict=True))
         self.borders = lru_cache(_CLIPS_KNOWN)(self._find_borders)
 
     def splice(self, batch: dict[str, Any], random: np.random.Generator) -> None:
@@ -70,11 +73,11 @@ class Splicer:
 
     def _with_another_end(self, clip: int, batch: dict[str, Any], random: np.random.Generator) -> Sentence | None:
         longest, most_tokens = batch["wave"].shape[1], batch["text"].shape[1]
-        beginnings = self.borders(clip)
+        beginnings, others = self.borders(clip), self._alike[int(self._kind[clip])]
         for _ in range(ATTEMPTS if beginnings else 0):
-            other = int(self._clips[random.integers(len(self._clips))])
+            other = int(others[random.integers(len(others))])
             ends = self.borders(other)
-            if not ends or (self._kind[other] != self._kind[clip]).any():
+            if not ends:
                 continue
             cut, resume = beginnings[random.integers(len(beginnings))], ends[random.integers(len(ends))]
             samples = int(self._prepared.index.wave_samples[other]) + (cut.code - resume.code) * _SAMPLES_PER_CODE

@@ -136,6 +136,17 @@ def test_speakers_are_not_mixed(tmp_path: Path, seed: int) -> None:
         assert int(prepared.index.speaker[owners.pop()]) == speaker
 
 
+def test_one_speaker_among_many_is_spliced_as_often_as_one_alone(tmp_path: Path) -> None:
+    speakers = tuple(f"speaker_{number}" for number in range(12))
+    prepared = corpus_of(tmp_path, [f"{words} {n}" for words in WORDS for n in "abcdefghijkl"], speakers)
+
+    changed = set(texts_of(prepared, spliced(prepared))) - {
+        prepared.tokenizer.decode(prepared.read_arrays(clip)[1]) for clip in range(len(prepared))
+    }
+
+    assert len(changed) > len(prepared) / 2
+
+
 def test_borders_are_found_where_words_begin(tmp_path: Path) -> None:
     prepared = corpus_of(tmp_path, ["ab cd"])
     spoken = np.array([1, 1, 1, 2, 2, 4, 4, 5])
