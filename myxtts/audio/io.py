@@ -55,6 +55,12 @@ def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
     return samples, int(rate)
 
 
+def resampled(samples: ArrayLike, sample_rate: int, wanted: int) -> NDArray[np.float32]:
+    """Mono samples at another rate; as they are where it is theirs."""
+    mono = np.asarray(samples, np.float32)
+    return mono if sample_rate == wanted else np.asarray(soxr.resample(mono, sample_rate, wanted), np.float32)
+
+
 def write_audio(path: str | os.PathLike[str], samples: ArrayLike, sample_rate: int) -> None:
     """Write mono samples (float in [-1, 1], or int16) as wav, flac or ogg by the suffix; whole or not at all."""
     target = Path(path)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
-from myxtts.audio.io import write_audio
+from myxtts.audio.io import resampled, write_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import SynthesisError
 from myxtts.evaluation.asking import Asking
@@ -193,7 +192,7 @@ class Evaluation:
         )
         phones = sound.ask(
             judges.phones if self._knows_phones(item) else None,
-            lambda judge: judge.hear([_at_our_rate(wave, rate)])[0],
+            lambda judge: judge.hear([resampled(wave, rate, SAMPLE_RATE)])[0],
             without=WITHOUT_PHONES,
         )
         vector = sound.ask(judges.speaker, lambda judge: judge.embed(wave, rate), without=WITHOUT_SPEAKER)
@@ -280,10 +279,6 @@ def _text(judge: Recogniser, wave: Wave, rate: int) -> str:
     if not isinstance(heard, str):  # it may be one of the user's own
         raise TypeError(f"it answered {heard!r}, which is no text")
     return heard
-
-
-def _at_our_rate(wave: Wave, rate: int) -> Wave:
-    return np.asarray(wave if rate == SAMPLE_RATE else soxr.resample(wave, rate, SAMPLE_RATE), np.float32)
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
+from myxtts.audio.io import resampled
 from myxtts.errors import ConfigError, MissingDependencyError
 from myxtts.evaluation.asking import reason_of
 
@@ -150,15 +150,6 @@ def _if_installed(judges: Judges, what: str, modules: tuple[str, ...], judge: An
         return None
 
 
-def at_judge_rate(wave: Wave, sample_rate: int) -> Wave:
-    samples = np.asarray(wave, np.float32)
-    return (
-        samples
-        if sample_rate == JUDGE_RATE
-        else np.asarray(soxr.resample(samples, sample_rate, JUDGE_RATE), np.float32)
-    )
-
-
 class Moonshine:
     """moonshine-voice's tiny English model, which brings its weights."""
 
@@ -169,7 +160,7 @@ class Moonshine:
         self.transcribe(np.zeros(0, np.float32), JUDGE_RATE)
 
     def transcribe(self, wave: Wave, sample_rate: int) -> str:
-        samples = at_judge_rate(wave, sample_rate).astype("<f4").tobytes()
+        samples = resampled(wave, sample_rate, JUDGE_RATE).astype("<f4").tobytes()
         worker = [sys.executable, "-m", "myxtts.evaluation.moonshine_worker"]
         try:
             done = subprocess.run(worker, input=samples, capture_output=True, check=False, timeout=HEARING_LIMIT_S)
@@ -195,9 +186,9 @@ class Resemblyzer:
         self._encoder = resemblyzer.VoiceEncoder("cpu", verbose=False)
 
     def embed(self, wave: Wave, sample_rate: int) -> NDArray[np.float32]:
-        prepared = self._prepare(at_judge_rate(wave, sample_rate), source_sr=JUDGE_RATE)
+        prepared = self._prepare(resampled(wave, sample_rate, JUDGE_RATE), source_sr=JUDGE_RATE)
         if len(prepared) < JUDGE_RATE // 5:  # its voice detector found no speech: take the sound as it is
-            prepared = at_judge_rate(wave, sample_rate)
+            prepared = resampled(wave, sample_rate, JUDGE_RATE)
         return np.asarray(self._encoder.embed_utterance(prepared), np.float32)
 
 
@@ -218,7 +209,7 @@ class DistillMos:
 
     def score(self, wave: Wave, sample_rate: int) -> float:
         with self._torch.no_grad():
-            return float(self._model(self._torch.from_numpy(at_judge_rate(wave, sample_rate))[None]))
+            return float(self._model(self._torch.from_numpy(resampled(wave, sample_rate, JUDGE_RATE))[None]))
 
 
 @contextmanager

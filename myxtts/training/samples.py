@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from myxtts.audio.io import write_audio
-from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.audio.io import resampled, write_audio
+from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.config.training import Stage
 from myxtts.data.records import ClipRecord
 from myxtts.errors import MyXTTSError
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class SampleMaker:
-    """Writes `samples/STAGE-STEP-N.wav`, an event for each, and the audio into TensorBoard."""
+    """Writes `samples/STAGE-STEP-N.wav`, an event for each, and its audio and mel into TensorBoard."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class SampleMaker:
         self._tokenizer = tokenizer
         self._synthesizer: Synthesizer | None = None
         self._codec: CodecDecoder | None = None
+        self._mel = MelSpectrogram()
 
     def make(self, stage: Stage, step: int, parts: Sequence[str], alignment_heads: AlignmentHeads = ()) -> None:
         """`parts` are those that the stage leaves trained."""
@@ -60,14 +61,14 @@ class SampleMaker:
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_audio(path, wave, rate)
+                relative = str(path.relative_to(self._folder.parent))
+                self._events.write("sample", stage=stage, step=step, path=relative, text=clip.text)
+                if self._board is not None:
+                    self._board.audio(f"{stage}/sample_{number + 1}", wave, rate, step)
+                    self._board.mel(f"{stage}/mel_{number + 1}", self._mel_of(wave, rate), step)
             except Exception as error:  # whatever is wrong with a sample, training goes on
                 logger.warning("no sample of %s at step %d: %s", stage, step, _problem(error))
                 logger.debug("what stopped the sample", exc_info=error)
-                continue
-            relative = str(path.relative_to(self._folder.parent))
-            self._events.write("sample", stage=stage, step=step, path=relative, text=clip.text)
-            if self._board is not None:
-                self._board.audio(f"{stage}/sample_{number + 1}", wave, rate, step)
 
     def _sample(
         self, stage: Stage, clip: ClipRecord, parts: Sequence[str], alignment_heads: AlignmentHeads
@@ -89,6 +90,10 @@ class SampleMaker:
             guards=quick_guards(),
         )
         return speech.wave, speech.sample_rate
+
+    def _mel_of(self, wave: np.ndarray, rate: int) -> np.ndarray:
+        wave_1S = resampled(wave, rate, SAMPLE_RATE)[None]
+        return np.asarray(self._mel(wave_1S, np.array([wave_1S.shape[1]], np.int32))[0][0])
 
     def _reference(self, clip: ClipRecord) -> np.ndarray:
         speaker = self._speakers.get(clip.speaker)
