@@ -31,6 +31,8 @@ _COUNTS = (
 )
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
+DecoderKind = Literal["mel", "hifigan"]
+DecoderPart = Literal["mel_decoder", "speaker_encoder", "hifigan"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,10 @@ class ModelConfig:
     dvae_code_width: int = field(default=FROM_PRESET)
     """Width of a codebook entry."""
 
+    decoder: DecoderKind = field(default=FROM_PRESET)
+    """What stage decoder trains: hifigan makes waves and wants a GPU; mel makes mels for Griffin-Lim, in minutes on a
+    CPU."""
+
     decoder_width: int = field(default=FROM_PRESET)
     """Channels at the start of HiFi-GAN's upsampling."""
 
@@ -102,6 +108,11 @@ class ModelConfig:
 
     dropout: float = 0.1
     """Share of activations dropped in the GPT while it trains."""
+
+    @property
+    def decoder_parts(self) -> tuple[DecoderPart, ...]:
+        """The parts that stage decoder trains, the one that it is for last."""
+        return ("mel_decoder",) if self.decoder == "mel" else ("speaker_encoder", "hifigan")
 
     @property
     def max_clip_codes(self) -> int:

@@ -29,6 +29,7 @@ _XTTS_V2: dict[str, Any] = {
     "perceiver_heads": 8,
     "dvae_width": 1024,
     "dvae_code_width": 512,
+    "decoder": "hifigan",
     "decoder_width": 512,
     "speaker_width": 512,
 }
@@ -46,6 +47,7 @@ MODEL_SIZES: dict[str, dict[str, Any]] = {
         "perceiver_heads": 4,
         "dvae_width": 192,
         "dvae_code_width": 64,
+        "decoder": "mel",
         "decoder_width": 128,
     },
     "small": {**_XTTS_V2, "gpt_layers": 6, "gpt_width": 256, "gpt_heads": 4},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from myxtts.config.checks import at_least, check_seed, in_range
 from myxtts.config.gpus import as_tuple
@@ -11,7 +11,9 @@ from myxtts.config.presets import FROM_PRESET, OPTIMIZATION_LEVELS, fill_from
 from myxtts.errors import ConfigError
 
 Stage = Literal["codec", "gpt", "decoder"]
-VoicePart = Literal["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"]
+VoicePart = Literal["dvae", "conditioning", "gpt", "mel_decoder", "speaker_encoder", "hifigan"]
+VOICE_PARTS: tuple[VoicePart, ...] = get_args(VoicePart)
+"""In the order in which a voice has them."""
 ALIGNMENT_WEIGHT = 0.5
 AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "splice": 0.7, "vary_speed": 0.08}
 """From scratch; a voice that came from much speech has no need of it."""

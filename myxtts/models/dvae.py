@@ -99,9 +99,13 @@ class Decoder(keras.layers.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, vectors_BNC: tf.Tensor, code_lengths_B: tf.Tensor) -> tf.Tensor:
+        return self.from_hidden(self.into(vectors_BNC), code_lengths_B)
+
+    def from_hidden(self, x_BNC: tf.Tensor, code_lengths_B: tf.Tensor) -> tf.Tensor:
+        """What `into` made of the code vectors, or something like it, to scaled mel."""
         lengths_B = code_lengths_B
-        mask_BT1 = _mask(vectors_BNC, lengths_B, self.compute_dtype)
-        x = self.into(vectors_BNC) * mask_BT1
+        mask_BT1 = _mask(x_BNC, lengths_B)
+        x = x_BNC * mask_BT1
         for block in self.blocks:
             x = block(x, mask_BT1)
         for up in (self.up_1, self.up_2):

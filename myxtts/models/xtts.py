@@ -1,4 +1,7 @@
-"""XTTS: all parts of the model under one roof. Which part learns when, the training stages decide."""
+"""XTTS: all parts of the model under one roof, with the decoder that its configuration asks for.
+
+Which part learns when, the training stages decide.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,9 @@ from myxtts.models.dvae import DVAE
 from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, AlignmentHeads, GPTOutput
 from myxtts.models.hifigan import HiFiGAN
+from myxtts.models.mel_decoder import MelDecoder
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.weights import load_weights, save_weights
-
-PARTS = ("dvae", "conditioning", "gpt", "speaker_encoder", "hifigan")
 
 
 class XTTS(keras.layers.Layer):  # type: ignore[misc]
@@ -29,9 +31,13 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
         self.dvae = DVAE(config)
         self.conditioning = Conditioning(config)
         self.gpt = GPT(config)
-        self.speaker_encoder = SpeakerEncoder(config)
-        self.hifigan = HiFiGAN(config)
-        for name in PARTS:
+        self.parts = ("dvae", "conditioning", "gpt", *config.decoder_parts)
+        if config.decoder == "mel":
+            self.mel_decoder = MelDecoder(config)
+        else:
+            self.speaker_encoder = SpeakerEncoder(config)
+            self.hifigan = HiFiGAN(config)
+        for name in self.parts:
             getattr(self, name).build()
         self.built = True
         self._generators: dict[tuple[tuple[int, int], ...], Generator] = {}
@@ -70,7 +76,7 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
 
     def parameter_counts(self) -> dict[str, int]:
         """Trainable and other weights of each part."""
-        return {name: getattr(self, name).count_params() for name in PARTS}
+        return {name: getattr(self, name).count_params() for name in self.parts}
 
     def save(self, folder: str | Path, metadata: dict[str, Any] | None = None) -> Path:
         return save_weights(folder, self.weights, metadata)

@@ -1,4 +1,4 @@
-"""From what the GPT generated to sound: HiFi-GAN where the voice has one, else DVAE mels and Griffin-Lim.
+"""From what the GPT generated to sound: HiFi-GAN where the voice has one, else mels and Griffin-Lim.
 
 One piece at a time: Griffin-Lim's first phases depend on the batch's shape, and a piece must sound the same whatever
 was spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel channels, V speaker vector, S samples.
@@ -25,6 +25,7 @@ from myxtts.models.hifigan import (
     frames_of,
     to_output_rate,
 )
+from myxtts.models.mel_decoder import MelDecoder
 
 Wave = NDArray[np.float32]
 
@@ -105,6 +106,10 @@ class CodecDecoder:
         mel_TM = self._decode(tf.constant(codes_N[None]))[0].numpy()
         return self.wave_of(stretched(mel_TM, speed))
 
+    def vectors_of(self, codes_BN: tf.Tensor) -> tf.Tensor:
+        """The codebook's entries."""
+        return self._dvae.codebook.look_up(codes_BN)
+
     def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
         return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
 
@@ -120,6 +125,26 @@ class CodecDecoder:
 
     def _codes_of(self, wave_BS: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
         return self._dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))[0]
+
+
+class MelDecoderDecoder:
+    """The trained mel decoder, which hears the GPT's latents beside its codes, and Griffin-Lim."""
+
+    sample_rate = SAMPLE_RATE
+    name = "mel decoder and Griffin-Lim"
+
+    def __init__(self, mel_decoder: MelDecoder, codec: CodecDecoder) -> None:
+        self._codec = codec
+        shapes = [tf.TensorSpec([1, None], tf.int32), tf.TensorSpec([1, None, mel_decoder.latent_width])]
+
+        def run(codes_1N: tf.Tensor, latents_1ND: tf.Tensor) -> tf.Tensor:
+            return mel_decoder(codec.vectors_of(codes_1N), latents_1ND, tf.shape(codes_1N)[1:])
+
+        self._run = tf.function(run, input_signature=shapes, autograph=False)
+
+    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
+        mel_TM = self._run(tf.constant(codes_N[None]), tf.constant(latents_ND[None]))[0].numpy()
+        return self._codec.wave_of(stretched(mel_TM, speed))
 
 
 def stretched(rows_TC: NDArray[np.float32], speed: float) -> NDArray[np.float32]:

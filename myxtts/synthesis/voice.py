@@ -96,12 +96,14 @@ def build_parts(config: ModelConfig, parts: list[str]) -> SimpleNamespace:
     from myxtts.models.dvae import DVAE
     from myxtts.models.gpt import GPT
     from myxtts.models.hifigan import HiFiGAN
+    from myxtts.models.mel_decoder import MelDecoder
     from myxtts.models.speaker_encoder import SpeakerEncoder
 
     kinds: dict[str, Any] = {
         "dvae": DVAE,
         "conditioning": Conditioning,
         "gpt": GPT,
+        "mel_decoder": MelDecoder,
         "speaker_encoder": SpeakerEncoder,
         "hifigan": HiFiGAN,
     }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
-from myxtts.config.training import ALIGNMENT_WEIGHT, Stage, VoicePart
+from myxtts.config.training import ALIGNMENT_WEIGHT, VOICE_PARTS, Stage, VoicePart
 from myxtts.data.corpora import list_corpus
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
@@ -37,7 +37,7 @@ from myxtts.synthesis.voice import (
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
 from myxtts.text.tokenizer import Tokenizer
-from myxtts.training.recipes import PARTS_AFTER, STAGES
+from myxtts.training.recipes import STAGES, STANDS_ON
 from myxtts.training.run_folder import RunFolder
 from myxtts.training.stage_order import TRAINED_TO
 
@@ -49,6 +49,7 @@ _NOT_SIZES = ("dropout", "text_vocab")
 _TOGETHER: dict[VoicePart, tuple[VoicePart, ...]] = {
     "gpt": ("dvae", "conditioning"),
     "conditioning": ("gpt",),
+    "mel_decoder": ("gpt",),
     "hifigan": ("gpt", "speaker_encoder"),
 }
 """A GPT speaks the codes of one DVAE, a decoder understands the latents of one GPT."""
@@ -148,7 +149,7 @@ def settled(config: XTTSConfig, *, fresh: bool = False, over_voice: bool = False
 
 def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
     named = set(parts)
-    return tuple(part for part in PARTS_AFTER["decoder"] if part in named)
+    return tuple(part for part in VOICE_PARTS if part in named)
 
 
 def _check_together(parts: Iterable[VoicePart]) -> None:
@@ -198,10 +199,8 @@ def _frontend(given: DataConfig, voice: InitialVoice, over_voice: bool) -> Any:
 
 def check_parts(stage: Stage, parts: Iterable[str], where: str) -> None:
     """A stage stands on the parts of all stages before it."""
-    place = STAGES.index(stage)
-    needed = PARTS_AFTER[STAGES[place - 1]] if place else []
     known = set(parts)
-    if missing := [part for part in needed if part not in known]:
+    if missing := [part for part in STANDS_ON[stage] if part not in known]:
         raise CheckpointError(
             f"stage {stage} needs {', '.join(missing)}, and {where} has {', '.join(sorted(known)) or 'no part'}",
             hint="start from a voice that has them, or train the stages before it in this run",

@@ -9,17 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.model import ModelConfig
 from myxtts.config.training import Stage, VoicePart
 
 STAGES: tuple[Stage, ...] = ("codec", "gpt", "decoder")
-PARTS_AFTER: dict[Stage, list[VoicePart]] = {
-    "codec": ["dvae"],
-    "gpt": ["dvae", "conditioning", "gpt"],
-    "decoder": ["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"],
+STANDS_ON: dict[Stage, tuple[VoicePart, ...]] = {
+    "codec": (),
+    "gpt": ("dvae",),
+    "decoder": ("dvae", "conditioning", "gpt"),
 }
-"""Parts that speak once a stage is done."""
-LEARNT_IN: dict[Stage, VoicePart] = {"codec": "dvae", "gpt": "gpt", "decoder": "hifigan"}
-"""The part that a stage is for."""
+"""Parts that a stage finds trained."""
+
+
+def parts_after(stage: Stage, model: ModelConfig) -> tuple[VoicePart, ...]:
+    """Parts that speak once a stage is done; the last one is what the stage is for."""
+    learnt: dict[Stage, tuple[VoicePart, ...]] = {
+        "codec": ("dvae",),
+        "gpt": ("conditioning", "gpt"),
+        "decoder": model.decoder_parts,
+    }
+    return (*STANDS_ON[stage], *learnt[stage])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +95,17 @@ _BIG: dict[Stage, StageRecipe] = {
     "gpt": replace(_NORMAL["gpt"], learning_rate=5e-5, steps=200_000),
 }
 RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, "normal": _NORMAL, "big": _BIG}
+"""Stage decoder is HiFi-GAN's here."""
+
+_LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500)
+MEL_DECODER: dict[str, StageRecipe] = {
+    # About 8 CPU-minutes.
+    "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=1e-3, reference_seconds=1.5),
+    "small": _LARGER_MEL,
+    "normal": _LARGER_MEL,
+    "big": _LARGER_MEL,
+}
+"""Stage decoder where it makes mels."""
 
 DECODER: dict[str, DecoderSettings] = {
     "tiny": DecoderSettings(segment_latents=16, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.0),
@@ -93,14 +113,6 @@ DECODER: dict[str, DecoderSettings] = {
     "normal": DecoderSettings(mel_only_steps=5000),
     "big": DecoderSettings(mel_only_steps=5000),
 }
-DEFAULT_STAGES: dict[str, tuple[Stage, ...]] = {
-    "tiny": ("codec", "gpt"),
-    "small": STAGES,
-    "normal": STAGES,
-    "big": STAGES,
-}
-"""What runs without --stage. A tiny voice speaks by Griffin-Lim after gpt; on a CPU its decoder is hours of its own,
-for those who ask for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +134,8 @@ def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
     """The stages of a run, in order; of a run from a voice gpt and those whose parts the voice does not bring."""
     if config.training.stage is not None:
         return (config.training.stage,)
-    usual, brought = DEFAULT_STAGES[config.model.model_size], set(config.training.init_parts)
-    return tuple(stage for stage in usual if stage == "gpt" or not set(PARTS_AFTER[stage]) <= brought)
+    brought = set(config.training.init_parts)
+    return tuple(stage for stage in STAGES if stage == "gpt" or not set(parts_after(stage, config.model)) <= brought)
 
 
 def decoder_settings_for(config: XTTSConfig, steps: int) -> DecoderSettings:
@@ -145,8 +157,9 @@ def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:
 
 def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:
     """The size's recipe with what the flags say put over it."""
-    recipe = RECIPES[config.model.model_size][stage]
-    if LEARNT_IN[stage] in config.training.init_parts:
+    size = config.model.model_size
+    recipe = MEL_DECODER[size] if stage == "decoder" and config.model.decoder == "mel" else RECIPES[size][stage]
+    if parts_after(stage, config.model)[-1] in config.training.init_parts:
         recipe = fine_tuning_recipe(recipe)
     if config.model.normed_conditioning:
         recipe = replace(recipe, reference_seconds=FINE_TUNING.xtts_reference_seconds)

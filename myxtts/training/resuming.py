@@ -14,7 +14,7 @@ from myxtts.models.weights import MANIFEST_FILE, read_manifest
 from myxtts.models.xtts import XTTS
 from myxtts.synthesis.voice import VOICE_FOLDER, load_parts, voice_parts
 from myxtts.training.checkpoint import load_checkpoint
-from myxtts.training.recipes import PARTS_AFTER, STAGES, recipe_for, with_steps
+from myxtts.training.recipes import STANDS_ON, recipe_for, with_steps
 from myxtts.training.run_folder import refuse_other_configuration
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def resume(trainer: XTTSTrainer, path: Path, *, untrained: bool) -> None:
     checkpoint, config = load_checkpoint(path), trainer.config
     refuse_other_configuration(checkpoint.state.get("config", {}), config, path)
     stage: Stage = checkpoint.state["stage"]
-    if untrained and stage != STAGES[0]:
+    if untrained and STANDS_ON[stage]:
         _load_parts_before(stage, trainer.model, path, Path(config.training.run_dir))
     trainer.pretrained_parts = frozenset(config.training.init_parts)
     recipe = recipe_for(config, stage)
@@ -37,7 +37,7 @@ def resume(trainer: XTTSTrainer, path: Path, *, untrained: bool) -> None:
 
 
 def _load_parts_before(stage: Stage, model: XTTS, path: Path, run_dir: Path) -> None:
-    needed = PARTS_AFTER[STAGES[STAGES.index(stage) - 1]]
+    needed = STANDS_ON[stage]
     around = path.absolute().parents[2:3]  # RUN/checkpoints/STAGE/step-N, unless --checkpoint-dir was given
     for voice in (folder / VOICE_FOLDER for folder in (*around, run_dir)):
         if (voice / MANIFEST_FILE).is_file() and set(needed) <= set(voice_parts(read_manifest(voice))):

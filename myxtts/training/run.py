@@ -17,7 +17,7 @@ import numpy as np
 
 from myxtts import __version__
 from myxtts.config.config import XTTSConfig
-from myxtts.config.training import Stage
+from myxtts.config.training import VOICE_PARTS, Stage
 from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.errors import MyXTTSError
 from myxtts.files import writing
@@ -32,7 +32,7 @@ from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placeme
 from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import LEARNT_FROM, load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
-from myxtts.training.recipes import PARTS_AFTER, stages_for
+from myxtts.training.recipes import parts_after, stages_for
 from myxtts.training.run_folder import (
     RunFolder,
     apart,
@@ -286,7 +286,8 @@ class TrainingRun:
     def _parts_after(self, stage: Stage) -> list[str]:
         """What the voice has once the stage is done: what it brought, what this run trained before, and this."""
         before = voice_facts(self._folder.voice).get("parts", ()) if self._brought else ()
-        return [part for part in PARTS_AFTER["decoder"] if part in PARTS_AFTER[stage] or part in before]
+        after = parts_after(stage, self.config.model)
+        return [part for part in VOICE_PARTS if part in after or part in before]
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of

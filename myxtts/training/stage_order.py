@@ -18,10 +18,13 @@ from myxtts.errors import CheckpointError
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.voice import voice_facts
 from myxtts.training.checkpoint import list_checkpoints
-from myxtts.training.recipes import LEARNT_IN, STAGES
+from myxtts.training.recipes import STAGES
 from myxtts.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
+
+_LEARNT_IN = {"codec": {"dvae"}, "gpt": {"gpt"}, "decoder": {"hifigan", "mel_decoder"}}
+"""Parts that tell that a stage has learnt."""
 
 TRAINED_TO = "trained_to"
 """Among the facts of a voice: the stage and its step that the weights are of."""
@@ -48,7 +51,7 @@ def published(facts: Mapping[str, Any], *, brought: Iterable[str] = ()) -> Train
     if TRAINED_TO in facts:
         stage, step = facts[TRAINED_TO]
         return Trained.to(stage, step)
-    known = [] if brought else [stage for stage in STAGES if LEARNT_IN[stage] in facts.get("parts", ())]
+    known = [] if brought else [stage for stage in STAGES if _LEARNT_IN[stage] & set(facts.get("parts", ()))]
     return Trained.to(known[-1], math.inf) if known else Trained(-1, 0)
 
 

@@ -44,8 +44,6 @@ from myxtts.training.run_folder import (
 from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
 from myxtts.training.stage_length import length_of
 from myxtts.training.stage_order import refuse_to_shift_ground
-from myxtts.training.steps.codec import CodecStage
-from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -178,7 +176,7 @@ class StageRun:
         recipe = recipe_for(self.config, self.stage)
         settings = with_batches_of(recipe, self.config.data)
         seed = self.config.training.seed
-        varied = self.stage == "gpt" and corpus is self._train
+        varied = self._varied and corpus is self._train
         source = batches(corpus.prepared, config=settings, seed=seed, clips=corpus.clips, epochs=epochs)
         return DrawnBatches(
             source,
@@ -191,10 +189,15 @@ class StageRun:
             vary_speed=self.config.training.vary_speed if varied else 0.0,
         )
 
+    @property
+    def _varied(self) -> bool:
+        """Whether the stage learns texts together with their sound, and could learn those of a corpus by heart."""
+        return self.stage == "gpt" or (self.stage == "decoder" and self.config.model.decoder == "mel")
+
     def _listen(self) -> bool:
-        """Give stage codec the corpus's aligner to learn from; `False` if asked to stop before that has learnt."""
+        """Give a stage that makes mels an aligner to learn from; `False` if asked to stop before that has learnt."""
         stage, weight = self.trainer.current_stage(), self.config.training.listening_weight
-        if not isinstance(stage, CodecStage) or not weight:
+        if not stage.makes_mels or not weight:
             return True
         with tf.device(self.trainer.plan.model.name):
             aligner = aligner_of(
@@ -211,7 +214,7 @@ class StageRun:
 
     def _align(self) -> bool:
         """Find which token is spoken when, where this stage learns from that; `False` if asked to stop meanwhile."""
-        if self.stage != "gpt" or not self.config.training.alignment_weight:
+        if not self._varied or not self.config.training.alignment_weight:
             return True
         corpora = list({corpus.prepared.path: corpus.prepared for corpus in (self._train, self._held_out)}.values())
         found = alignments_of(
@@ -247,8 +250,7 @@ class StageRun:
                 seen = [stage.process(next(sample)) for _ in range(stage.first_batches)]
             stage.fit_to(seen)
             sample.close()
-        elif isinstance(stage, GPTStage):
-            stage.initialise(self.config.training.seed)
+        stage.initialise(self.config.training.seed)
 
     def _pipeline(self, source: DrawnBatches) -> PipelineBase:
         plan, data = self.trainer.plan, self.config.data

@@ -19,6 +19,7 @@ from myxtts.training.recipes import decoder_settings_for
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
+from myxtts.training.steps.mel_decoder import FrozenReader, MelDecoderStage
 from myxtts.training.steps.stage import TrainingStage
 
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -49,10 +50,14 @@ def make_stage(
             code_noise=config.training.code_noise,
             alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
         )
+    conditioning = frozen_copy(model.conditioning, Conditioning, config, plan)
+    gpt = frozen_copy(model.gpt, GPT, config, plan)
+    if config.model.decoder == "mel":
+        return MelDecoderStage(model.mel_decoder, FrozenReader(dvae=dvae, conditioning=conditioning, gpt=gpt))
     frozen = FrozenParts(
         dvae=dvae,
-        conditioning=frozen_copy(model.conditioning, Conditioning, config, plan),
-        gpt=frozen_copy(model.gpt, GPT, config, plan),
+        conditioning=conditioning,
+        gpt=gpt,
         speaker_encoder=frozen_copy(model.speaker_encoder, SpeakerEncoder, config, plan)
         if "speaker_encoder" in pretrained
         else None,

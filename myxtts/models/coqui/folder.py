@@ -113,7 +113,7 @@ def model_config(content: dict[str, Any], **known: int) -> ModelConfig:
             f"config.json: model_args lacks {', '.join(lacking)}",
             hint="use the config.json that is published beside model.pth",
         )
-    sizes = {ours: arguments[theirs] for ours, theirs in _SIZES.items()}
+    sizes: dict[str, Any] = {ours: arguments[theirs] for ours, theirs in _SIZES.items()}
     return ModelConfig(
         model_size="big", attend_text_stop=False, audio_stop_targets=4, normed_conditioning=True, **sizes, **known
     )

@@ -31,6 +31,7 @@ class CodecStage(TrainingStage):
 
     name = "codec"
     first_batches = SCALE_BATCHES
+    makes_mels = True
 
     def __init__(self, dvae: DVAE, *, pretrained: bool = False) -> None:
         self.dvae = dvae

@@ -1,0 +1,159 @@
+"""Stage `decoder` of voices that speak by Griffin-Lim: the frozen GPT's codes and latents become the clip's mel.
+
+The producer lets the GPT read each clip twice: first as it is, to hear which codes it would have drawn itself, then
+with some of those in the place of the clip's own. When speaking, all codes are the GPT's own; a decoder that never
+saw its mistakes would believe them rather than the text.
+
+Shapes: B clips, N codes of a clip, D width of a latent, C width of a codebook entry, T mel frames, M mel channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from myxtts.audio.mel import N_MELS, MelSpectrogram
+from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.dvae import DVAE
+from myxtts.models.gpt import GPT
+from myxtts.models.mel_decoder import MelDecoder
+from myxtts.models.reference_mel import reference_mel
+from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, LossTerm, Objective, Tensors, TrainingStage
+
+MSE_WEIGHT = 0.5
+OWN_TEMPERATURE = 0.7
+"""Of the codes that the GPT draws; lower than 1, as in speaking."""
+MOST_OWN = 0.8
+"""Largest share of a clip's codes that are the GPT's own; each clip has some share between none and this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenReader:
+    """What the producer computes with, on its device."""
+
+    dvae: DVAE
+    conditioning: Conditioning
+    gpt: GPT
+
+
+class MelDecoderStage(TrainingStage):
+    """The mel decoder alone learns; everything before it is frozen."""
+
+    name = "decoder"
+    makes_mels = True
+
+    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenReader) -> None:
+        self.mel_decoder = mel_decoder
+        self._frozen = frozen
+        self._mel = MelSpectrogram()
+        self._conditioning_mel = reference_mel(frozen.gpt.config, frozen.dvae)
+        signature = [TOKENS_BU, LENGTHS_B, WAVES_BS, LENGTHS_B, WAVES_BS, LENGTHS_B, tf.TensorSpec([None], tf.float32)]
+        self._encode = tf.function(self._read, autograph=False, input_signature=signature)
+        self._listener: CTCNetwork | None = None
+        self._listening_weight = 0.0
+
+    def listen_with(self, listener: CTCNetwork, weight: float) -> None:
+        """Learn also from what a trained aligner hears."""
+        self._listener, self._listening_weight = listener, weight
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        return {"mel_decoder": self.mel_decoder}
+
+    def initialise(self, seed: int) -> None:
+        self.mel_decoder.begin_as(self._frozen.dvae)
+
+    # The producer's half
+
+    def process(self, host_batch: Mapping[str, Any]) -> Tensors:
+        names = ("text", "text_lengths", "wave", "wave_lengths", "reference", "reference_lengths", "draw")
+        batch: Tensors = self._encode(*(tf.constant(host_batch[name]) for name in names))
+        return batch
+
+    def _read(
+        self,
+        text_BU: tf.Tensor,
+        text_lengths_B: tf.Tensor,
+        wave_BS: tf.Tensor,
+        lengths_B: tf.Tensor,
+        reference_BS: tf.Tensor,
+        reference_lengths_B: tf.Tensor,
+        draw_B: tf.Tensor,
+    ) -> Tensors:
+        mel_BTM, mel_lengths_B = self._mel.log_mel(wave_BS, lengths_B)
+        reference = self._conditioning_mel.log_mel(reference_BS, reference_lengths_B)
+        return self._read_mels(text_BU, text_lengths_B, mel_BTM, mel_lengths_B, *reference, draw_B)
+
+    def _read_mels(
+        self,
+        text_BU: tf.Tensor,
+        text_lengths_B: tf.Tensor,
+        mel_BTM: tf.Tensor,
+        mel_lengths_B: tf.Tensor,
+        reference_BTM: tf.Tensor,
+        reference_lengths_B: tf.Tensor,
+        draw_B: tf.Tensor,
+    ) -> Tensors:
+        parts, text = self._frozen, (text_BU, text_lengths_B)
+        codes_BN, code_lengths_B = parts.dvae.encode(mel_BTM, mel_lengths_B)
+        voice_BLD = parts.conditioning(reference_BTM, reference_lengths_B)
+        logits_BTV = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True).audio_logits_BTV
+        read_BN = with_own(codes_BN, logits_BTV, draw_B)
+        latents_BTD = parts.gpt(voice_BLD, *text, read_BN, code_lengths_B, attend_stop=True).latents_BTD
+        return {
+            "vectors": parts.dvae.codebook.look_up(read_BN),
+            "latents": tf.cast(latents_BTD[:, : tf.shape(codes_BN)[1]], tf.float32),
+            "code_lengths": code_lengths_B,
+            "mel": mel_BTM,
+            "mel_lengths": mel_lengths_B,
+        }
+
+    def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
+        """Without waves, the clip's own mel is the reference; half of its codes are the GPT's own."""
+        norms_M = self._conditioning_mel.channel_norms
+        reference = mel if norms_M is None else mel / norms_M
+        draw_B = tf.fill([tf.shape(mel)[0]], 0.5)
+        return self._read_mels(text, text_lengths, mel, mel_lengths, reference, mel_lengths, draw_B)
+
+    # The consumer's half
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        frames = tf.cast(tf.reduce_sum(batch["mel_lengths"]), tf.float32)
+        heard = tf.cast(tf.reduce_sum(steps_of(batch["mel_lengths"])), tf.float32)
+        counts = {"l1": frames, "mse": frames}
+        return counts if self._listener is None else {**counts, "heard": heard}
+
+    def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
+        wanted_BTM, lengths_B = batch["mel"], batch["mel_lengths"]
+        made_BTM = self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"])
+        made_BTM = made_BTM[:, : tf.shape(wanted_BTM)[1]]
+        inside_BT1 = tf.sequence_mask(lengths_B, tf.shape(wanted_BTM)[1], dtype=tf.float32)[:, :, None]
+        error_BTM = (made_BTM - wanted_BTM) / self.mel_decoder.mel_scale_M * inside_BT1
+        values = tf.cast(tf.reduce_sum(lengths_B) * N_MELS, tf.float32)
+        terms = {
+            "l1": LossTerm(tf.reduce_sum(tf.abs(error_BTM)) / values),
+            "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, MSE_WEIGHT),
+        }
+        if self._listener is not None:
+            heard = difference_heard(self._listener, made_BTM, wanted_BTM, lengths_B)
+            terms["heard"] = LossTerm(heard, self._listening_weight)
+        return Objective(terms, {}, {})
+
+
+def with_own(codes_BN: tf.Tensor, logits_BTV: tf.Tensor, draw_B: tf.Tensor) -> tf.Tensor:
+    """The codes with some of each clip replaced by what the GPT draws in their place, decided by `draw` alone.
+
+    A clip's draw (0 to 1) is the share of `MOST_OWN` that it gets; the batch's seed too is made of the draws.
+    """
+    seed = tf.stack([tf.bitcast(draw_B[0], tf.int32), tf.shape(draw_B)[0]])
+    places = tf.shape(codes_BN)
+    codes = logits_BTV.shape[-1] - 2  # the last two are start and stop
+    logits_BNV = tf.cast(logits_BTV[:, : places[1], :codes], tf.float32) / OWN_TEMPERATURE
+    noise_BNV = tf.random.stateless_uniform(tf.shape(logits_BNV), seed, 1e-9, 1.0)
+    own_BN = tf.argmax(logits_BNV - tf.math.log(-tf.math.log(noise_BNV)), -1, codes_BN.dtype)
+    chance_BN = tf.random.stateless_uniform(places, seed + 1)
+    return tf.where(chance_BN < MOST_OWN * draw_B[:, None], own_BN, codes_BN)
