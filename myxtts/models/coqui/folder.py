@@ -94,7 +94,7 @@ def sizes_of(state: Weights, codec: Weights) -> dict[str, int]:
     return sizes
 
 
-def model_config(content: dict[str, Any], **known: int) -> ModelConfig:
+def model_config(content: dict[str, Any], **known: Any) -> ModelConfig:
     """Our settings from the content of config.json, beside those that are known already."""
     arguments = content.get("model_args")
     if not isinstance(arguments, dict):
@@ -113,7 +113,7 @@ def model_config(content: dict[str, Any], **known: int) -> ModelConfig:
             f"config.json: model_args lacks {', '.join(lacking)}",
             hint="use the config.json that is published beside model.pth",
         )
-    sizes: dict[str, Any] = {ours: arguments[theirs] for ours, theirs in _SIZES.items()}
+    sizes = {ours: arguments[theirs] for ours, theirs in _SIZES.items()}
     return ModelConfig(
         model_size="big", attend_text_stop=False, audio_stop_targets=4, normed_conditioning=True, **sizes, **known
     )
