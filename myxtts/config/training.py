@@ -59,6 +59,15 @@ class TrainingConfig:
     max_steps: int | None = None
     """Most steps of each stage; without it, the preset's recipe. --epochs beside it may end the stage before."""
 
+    codec_steps: int | None = None
+    """Most steps of stage codec, whatever --max-steps says of the others."""
+
+    gpt_steps: int | None = None
+    """Most steps of stage gpt, whatever --max-steps says of the others."""
+
+    decoder_steps: int | None = None
+    """Most steps of stage decoder, whatever --max-steps says of the others."""
+
     mel_only_steps: int | None = None
     """Steps of stage decoder before its discriminators join; without it, the preset's recipe. 0: from the start."""
 
@@ -124,6 +133,17 @@ class TrainingConfig:
     """Threads of one operation on a CPU. By default every simulated GPU has an even share of the cores, as if they were
     apart; all cores are faster where one device has most of the work."""
 
+    def steps_asked_for(self, stage: Stage) -> tuple[str, int] | None:
+        """The flag that says how many steps a stage has at most, and what it says; None where the recipe decides."""
+        own: dict[Stage, int | None] = {
+            "codec": self.codec_steps,
+            "gpt": self.gpt_steps,
+            "decoder": self.decoder_steps,
+        }
+        if (steps := own[stage]) is not None:
+            return f"--{stage}-steps", steps
+        return None if self.max_steps is None else ("--max-steps", self.max_steps)
+
     def __post_init__(self) -> None:
         fill_from(self, OPTIMIZATION_LEVELS, "--optimization-level", self.optimization_level)
         at_least("--keep", self.keep, 1, hint="the default is 3")
@@ -132,6 +152,8 @@ class TrainingConfig:
         in_range("--samples", self.samples, 0, 16, hint="2 is enough to hear how it goes; 0 turns them off")
         at_least("--epochs", self.epochs, 1, hint="leave it out for at most 100")
         at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
+        for name in ("codec_steps", "gpt_steps", "decoder_steps"):
+            at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="leave it out for the recipe's")
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
         at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the discriminators from the first step")

@@ -158,34 +158,26 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         scaled_BTM = self.decoder(self.codebook.look_up(codes_BN), code_lengths_B)
         return tf.cast(scaled_BTM, tf.float32) * self.mel_scale_M + self.mel_shift_M
 
-    def training_losses(
+    def training_pass(
         self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, *, bypass: tf.Tensor | bool
     ) -> dict[str, tf.Tensor]:
-        """The losses `l1`, `mse` and `commitment`, the log mel `made`, and `latents` and `codes` for `update_codebook`.
+        """The log mel `made`, the loss `commitment`, and `latents` and `codes` for `update_codebook`.
 
         With `bypass` (a bool, or a scalar tensor so that one trace serves both phases) the decoder sees the
         latents themselves: the codebook is useless until the latents mean something.
         """
-        scaled_BTM = self._scaled(mel_BTM)
-        latents_BNC = tf.cast(self.encoder(scaled_BTM, mel_lengths_B), tf.float32)
+        latents_BNC = tf.cast(self.encoder(self._scaled(mel_BTM), mel_lengths_B), tf.float32)
         nearest_BNC, codes_BN = self.codebook.quantise(latents_BNC)
         straight_through_BNC = latents_BNC + tf.stop_gradient(nearest_BNC - latents_BNC)
         code_lengths_B = code_lengths(mel_lengths_B)
         decoder_input_BNC = tf.where(bypass, latents_BNC, straight_through_BNC)
         made_BTM = tf.cast(self.decoder(decoder_input_BNC, code_lengths_B), tf.float32)[:, : tf.shape(mel_BTM)[1]]
-
-        error_BTM = (made_BTM - scaled_BTM) * _mask(mel_BTM, mel_lengths_B)
-        values = tf.cast(tf.reduce_sum(mel_lengths_B) * N_MELS, tf.float32)
-        l1 = tf.reduce_sum(tf.abs(error_BTM)) / values
-        mse = tf.reduce_sum(error_BTM**2) / values
         commitment_BN1 = tf.reduce_mean((latents_BNC - tf.stop_gradient(nearest_BNC)) ** 2, axis=-1, keepdims=True)
         code_mask_BN1 = _mask(latents_BNC, code_lengths_B)
         commitment = tf.reduce_sum(commitment_BN1 * code_mask_BN1) / tf.reduce_sum(code_mask_BN1)
         return {
-            "l1": l1,
-            "mse": mse,
-            "commitment": commitment,
             "made": made_BTM * self.mel_scale_M + self.mel_shift_M,
+            "commitment": commitment,
             "latents": tf.stop_gradient(latents_BNC),
             "codes": codes_BN,
         }

@@ -157,21 +157,11 @@ _MAY_CHANGE = {
     },
     "model": {"dropout"},
     "training": {
-        *(
-            "run_dir",
-            "checkpoint_dir",
-            "keep",
-            "checkpoint_every",
-            "validate_every",
-            "samples",
-            "stage",
-            "log_every",
-            "multi_gpu",
-        ),
-        *("visible_gpus", "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "simulate_gpus"),
-        "cpu_threads",
-        *("epochs", "max_steps", "learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
-        "mel_only_steps",
+        *("run_dir", "checkpoint_dir", "keep", "checkpoint_every", "validate_every", "samples", "stage", "log_every"),
+        *("multi_gpu", "visible_gpus", "simulate_gpus", "cpu_threads"),
+        *("enable_memory_isolation", "data_gpu_memory", "model_gpu_memory"),
+        *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "mel_only_steps"),
+        *("learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
     },
 }
 """Settings that a continued run may change: devices, pace and places, not what is learnt from which data."""

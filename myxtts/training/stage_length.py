@@ -10,7 +10,7 @@ from myxtts.config.training import Stage
 from myxtts.training.recipes import recipe_for
 
 DEFAULT_EPOCHS = 100
-"""Where neither --epochs nor --max-steps is given: a recipe's steps are too many for a small corpus."""
+"""Where neither passes nor steps are asked for: a recipe's steps are too many for a small corpus."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,13 @@ class StageLength:
 
 
 def length_of(config: XTTSConfig, stage: Stage, batches_per_epoch: int) -> StageLength:
-    """`--max-steps` or the recipe's steps, and no more than the passes over the corpus that were asked for."""
+    """The steps that were asked for or the recipe's, and no more than the passes over the corpus asked for."""
     training, recipe = config.training, recipe_for(config, stage)
-    by_steps = "the recipe's steps" if training.max_steps is None else "--max-steps"
+    asked = training.steps_asked_for(stage)
+    by_steps = "the recipe's steps" if asked is None else asked[0]
     epochs = training.epochs
     if epochs is None:
-        if training.max_steps is not None:
+        if asked is not None:
             return StageLength(recipe.steps, by_steps)
         epochs = DEFAULT_EPOCHS
     passes = max(1, math.ceil(epochs * batches_per_epoch / training.grad_accum))

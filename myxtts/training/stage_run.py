@@ -44,6 +44,8 @@ from myxtts.training.run_folder import (
 from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
 from myxtts.training.stage_length import length_of
 from myxtts.training.stage_order import refuse_to_shift_ground
+from myxtts.training.steps.codec import CodecStage
+from myxtts.training.steps.mel_decoder import MelDecoderStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -197,7 +199,7 @@ class StageRun:
     def _listen(self) -> bool:
         """Give a stage that makes mels an aligner to learn from; `False` if asked to stop before that has learnt."""
         stage, weight = self.trainer.current_stage(), self.config.training.listening_weight
-        if not stage.makes_mels or not weight:
+        if not isinstance(stage, (CodecStage, MelDecoderStage)) or not weight:
             return True
         with tf.device(self.trainer.plan.model.name):
             aligner = aligner_of(
@@ -209,7 +211,7 @@ class StageRun:
             )
         if aligner is None:
             return False
-        stage.listen_with(self.trainer.on_every_model_device(aligner.network), weight)
+        stage.mel_loss.listen_with(self.trainer.on_every_model_device(aligner.network), weight)
         return True
 
     def _align(self) -> bool:

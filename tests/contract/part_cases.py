@@ -13,10 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from myxtts.config.model import ModelConfig
+from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.models.discriminators import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN, samples_of
+from myxtts.models.mel_decoder import MelDecoder
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.steps.codec import CodecStage
 
@@ -75,6 +76,24 @@ def _hifigan_inputs(lengths: list[int]) -> Inputs:
     }
 
 
+def _mel_decoder() -> MelDecoder:
+    """One that has learnt to look at the latents."""
+    layer = _built(MelDecoder(TINY))
+    kernel = layer.listen.kernel
+    kernel.assign(np.random.default_rng(2).normal(0.0, 0.1, kernel.shape))
+    return layer
+
+
+def _mel_decoder_inputs(lengths: list[int]) -> Inputs:
+    """Latents and code vectors side by side: both have a clip's length."""
+    return {"both": _noise(lengths, TINY.gpt_width + TINY.dvae_code_width), "lengths": np.array(lengths, np.int32)}
+
+
+def _run_mel_decoder(layer: MelDecoder, inputs: Inputs) -> tf.Tensor:
+    latents, vectors = tf.split(inputs["both"], [TINY.gpt_width, TINY.dvae_code_width], axis=-1)
+    return layer(vectors, latents, inputs["lengths"])
+
+
 def _wave_inputs(lengths: list[int]) -> Inputs:
     return {"wave": _noise(lengths, 1, 0.1)[:, :, 0], "lengths": np.array(lengths, np.int32)}
 
@@ -92,6 +111,15 @@ CASES = [
         run=lambda layer, inputs: layer(inputs["mel"], inputs["lengths"]),
         loss=_dvae_loss,
         out_length=lambda length: length,
+    ),
+    LayerCase(
+        name="mel_decoder",
+        build=_mel_decoder,
+        inputs=_mel_decoder_inputs,
+        run=_run_mel_decoder,
+        loss=lambda layer, inputs: tf.reduce_mean(_run_mel_decoder(layer, inputs) ** 2),
+        out_length=lambda length: FRAMES_PER_CODE * length,
+        lengths=((10, 6), (10, 8), (14, 10), (16, 5)),
     ),
     LayerCase(
         name="hifigan",

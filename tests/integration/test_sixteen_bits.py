@@ -49,7 +49,7 @@ labelled = Labelled(np.zeros((1, 40, 80), "float32"), np.array([40], "int32"), [
 seen = dict(aligner=fit(aligner, iter([labelled]), steps=1))
 
 trainer.start_stage("codec")
-trainer.stage.listen_with(aligner, 1.0)
+trainer.stage.mel_loss.listen_with(aligner, 1.0)
 seen["codec"] = terms_of(trainer.stage, trainer.stage.process(host))
 
 trainer.start_stage("gpt")

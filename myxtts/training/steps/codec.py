@@ -10,12 +10,11 @@ import tensorflow as tf
 
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
-from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
+from myxtts.training.steps.mel_loss import MelLoss
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 SEGMENT_FRAMES = 64
-MSE_WEIGHT = 0.5
 COMMITMENT_WEIGHT = 0.25
 BYPASS_STEPS = 150
 """Steps in which the decoder sees the latents themselves: a codebook is useless until the latents mean something."""
@@ -31,20 +30,13 @@ class CodecStage(TrainingStage):
 
     name = "codec"
     first_batches = SCALE_BATCHES
-    makes_mels = True
 
     def __init__(self, dvae: DVAE, *, pretrained: bool = False) -> None:
         self.dvae = dvae
         # A codebook that means something already would be overwritten.
         self._bypass_steps = 0 if pretrained else BYPASS_STEPS
         self._mel = MelSpectrogram()
-        self._listener: CTCNetwork | None = None
-        self._listening_weight = 0.0
-
-    def listen_with(self, listener: CTCNetwork, weight: float) -> None:
-        """Learn also from what a trained aligner hears: codes are few, and a loss over mels alone spends them on pitch
-        and noise as readily as on what makes speech understood."""
-        self._listener, self._listening_weight = listener, weight
+        self.mel_loss = MelLoss()
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -65,25 +57,16 @@ class CodecStage(TrainingStage):
         self.dvae.set_mel_stats(*(stat.numpy() for stat in measure_mel_stats(mel, lengths)))
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        frames = tf.cast(tf.reduce_sum(batch["mel_lengths"]), tf.float32)
         codes = tf.cast(tf.reduce_sum(code_lengths(batch["mel_lengths"])), tf.float32)
-        heard = tf.cast(tf.reduce_sum(steps_of(batch["mel_lengths"])), tf.float32)
-        counts = {"l1": frames, "mse": frames, "commitment": codes}
-        return counts if self._listener is None else {**counts, "heard": heard}
+        return {**self.mel_loss.counts(batch["mel_lengths"]), "commitment": codes}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         bypass = step < self._bypass_steps if seed is not None else tf.constant(False)
-        losses = self.dvae.training_losses(batch["mel"], batch["mel_lengths"], bypass=bypass)
-        commitment_weight = tf.where(bypass, 0.0, COMMITMENT_WEIGHT)
-        terms = {
-            "l1": LossTerm(losses["l1"]),
-            "mse": LossTerm(losses["mse"], MSE_WEIGHT),
-            "commitment": LossTerm(losses["commitment"], commitment_weight),
-        }
-        if self._listener is not None:
-            heard = difference_heard(self._listener, losses["made"], batch["mel"], batch["mel_lengths"])
-            terms["heard"] = LossTerm(heard, self._listening_weight)
-        return Objective(terms, {}, {"latents": losses["latents"], "codes": losses["codes"]})
+        mel_BTM, lengths_B = batch["mel"], batch["mel_lengths"]
+        passed = self.dvae.training_pass(mel_BTM, lengths_B, bypass=bypass)
+        terms = self.mel_loss.terms(passed["made"], mel_BTM, lengths_B, scale_M=self.dvae.mel_scale_M)
+        terms["commitment"] = LossTerm(passed["commitment"], tf.where(bypass, 0.0, COMMITMENT_WEIGHT))
+        return Objective(terms, {}, {"latents": passed["latents"], "codes": passed["codes"]})
 
     def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
         self.dvae.update_codebook(

@@ -15,16 +15,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from myxtts.audio.mel import N_MELS, MelSpectrogram
-from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
+from myxtts.audio.mel import MelSpectrogram
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.models.mel_decoder import MelDecoder
 from myxtts.models.reference_mel import reference_mel
-from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, LossTerm, Objective, Tensors, TrainingStage
+from myxtts.training.steps.mel_loss import MelLoss
+from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors, TrainingStage
 
-MSE_WEIGHT = 0.5
 OWN_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
 MOST_OWN = 0.8
@@ -44,7 +43,6 @@ class MelDecoderStage(TrainingStage):
     """The mel decoder alone learns; everything before it is frozen."""
 
     name = "decoder"
-    makes_mels = True
 
     def __init__(self, mel_decoder: MelDecoder, frozen: FrozenReader) -> None:
         self.mel_decoder = mel_decoder
@@ -53,12 +51,7 @@ class MelDecoderStage(TrainingStage):
         self._conditioning_mel = reference_mel(frozen.gpt.config, frozen.dvae)
         signature = [TOKENS_BU, LENGTHS_B, WAVES_BS, LENGTHS_B, WAVES_BS, LENGTHS_B, tf.TensorSpec([None], tf.float32)]
         self._encode = tf.function(self._read, autograph=False, input_signature=signature)
-        self._listener: CTCNetwork | None = None
-        self._listening_weight = 0.0
-
-    def listen_with(self, listener: CTCNetwork, weight: float) -> None:
-        """Learn also from what a trained aligner hears."""
-        self._listener, self._listening_weight = listener, weight
+        self.mel_loss = MelLoss()
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -122,26 +115,12 @@ class MelDecoderStage(TrainingStage):
     # The consumer's half
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        frames = tf.cast(tf.reduce_sum(batch["mel_lengths"]), tf.float32)
-        heard = tf.cast(tf.reduce_sum(steps_of(batch["mel_lengths"])), tf.float32)
-        counts = {"l1": frames, "mse": frames}
-        return counts if self._listener is None else {**counts, "heard": heard}
+        return self.mel_loss.counts(batch["mel_lengths"])
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
-        wanted_BTM, lengths_B = batch["mel"], batch["mel_lengths"]
         made_BTM = self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"])
-        made_BTM = made_BTM[:, : tf.shape(wanted_BTM)[1]]
-        inside_BT1 = tf.sequence_mask(lengths_B, tf.shape(wanted_BTM)[1], dtype=tf.float32)[:, :, None]
-        error_BTM = (made_BTM - wanted_BTM) / self.mel_decoder.mel_scale_M * inside_BT1
-        values = tf.cast(tf.reduce_sum(lengths_B) * N_MELS, tf.float32)
-        terms = {
-            "l1": LossTerm(tf.reduce_sum(tf.abs(error_BTM)) / values),
-            "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, MSE_WEIGHT),
-        }
-        if self._listener is not None:
-            heard = difference_heard(self._listener, made_BTM, wanted_BTM, lengths_B)
-            terms["heard"] = LossTerm(heard, self._listening_weight)
-        return Objective(terms, {}, {})
+        scale_M = self.mel_decoder.mel_scale_M
+        return Objective(self.mel_loss.terms(made_BTM, batch["mel"], batch["mel_lengths"], scale_M=scale_M), {}, {})
 
 
 def with_own(codes_BN: tf.Tensor, logits_BTV: tf.Tensor, draw_B: tf.Tensor) -> tf.Tensor:

@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from myxtts.config.training import Stage as StageName
 from myxtts.config.training import TrainingConfig
-from myxtts.models.aligner import CTCNetwork
 
 Tensors = Mapping[str, Any]
 
@@ -63,8 +62,6 @@ class TrainingStage(abc.ABC):
     """One stage over one model. `process` runs on the data device, everything else on the model's."""
 
     name: StageName
-    makes_mels: bool = False
-    """Whether an aligner can hear what it learns to make: `listen_with`."""
     first_batches: int = 0
     """Processed batches that `fit_to` wants to see before the first step."""
 
@@ -84,9 +81,6 @@ class TrainingStage(abc.ABC):
     def initialise(self, seed: int) -> None:  # noqa: B027
         """Weights to learn from scratch with, beyond those that layers are built with; not called where a voice brought
         them or a run is resumed."""
-
-    def listen_with(self, listener: CTCNetwork, weight: float) -> None:  # noqa: B027
-        """Learn also from what a trained aligner hears, where the stage makes mels."""
 
     def fit_to(self, batches: list[Tensors]) -> None:  # noqa: B027
         """Measure on `first_batches` batches what learning starts from; not called when a run is resumed."""

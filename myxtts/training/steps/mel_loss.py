@@ -1,0 +1,54 @@
+"""What a stage that makes mels learns from: how far they are from the recording's, and what an aligner hears in both.
+
+A loss over mels alone spends what it can on pitch and noise as readily as on what makes speech understood.
+
+Shapes: B clips, T mel frames, M mel channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from myxtts.audio.mel import N_MELS
+from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
+from myxtts.training.steps.stage import LossTerm
+
+MSE_WEIGHT = 0.5
+
+
+class MelLoss:
+    """The terms `l1` and `mse` in standard deviations of a channel and, once there is a listener, `heard`."""
+
+    def __init__(self) -> None:
+        self._listener: CTCNetwork | None = None
+        self._listening_weight = 0.0
+
+    def listen_with(self, listener: CTCNetwork, weight: float) -> None:
+        """Learn also from what a trained aligner hears."""
+        self._listener, self._listening_weight = listener, weight
+
+    def counts(self, lengths_B: tf.Tensor) -> dict[str, tf.Tensor]:
+        frames = tf.cast(tf.reduce_sum(lengths_B), tf.float32)
+        counts = {"l1": frames, "mse": frames}
+        if self._listener is not None:
+            counts["heard"] = tf.cast(tf.reduce_sum(steps_of(lengths_B)), tf.float32)
+        return counts
+
+    def terms(
+        self, made_BTM: tf.Tensor, real_BTM: tf.Tensor, lengths_B: tf.Tensor, *, scale_M: Any
+    ) -> dict[str, LossTerm]:
+        """Of log mels; frames of `made` beyond those of `real`, and of both beyond a clip's own, do not count."""
+        made_BTM = made_BTM[:, : tf.shape(real_BTM)[1]]
+        inside_BT1 = tf.sequence_mask(lengths_B, tf.shape(real_BTM)[1], dtype=tf.float32)[:, :, None]
+        error_BTM = (made_BTM - tf.cast(real_BTM, tf.float32)) / scale_M * inside_BT1
+        values = tf.cast(tf.reduce_sum(lengths_B) * N_MELS, tf.float32)
+        terms = {
+            "l1": LossTerm(tf.reduce_sum(tf.abs(error_BTM)) / values),
+            "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, MSE_WEIGHT),
+        }
+        if self._listener is not None:
+            heard = difference_heard(self._listener, made_BTM, real_BTM, lengths_B)
+            terms["heard"] = LossTerm(heard, self._listening_weight)
+        return terms
