@@ -9,8 +9,9 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
 from myxtts.training.recipes import recipe_for
 
-DEFAULT_EPOCHS = 100
-"""Where neither passes nor steps are asked for: a recipe's steps are too many for a small corpus."""
+DEFAULT_EPOCHS = 250
+"""Where neither passes nor steps are asked for: a recipe's steps are too many for a few minutes of speech. Half an
+hour has all of them."""
 
 
 @dataclass(frozen=True)

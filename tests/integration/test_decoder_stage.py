@@ -17,14 +17,14 @@ from myxtts.errors import TrainingError
 from myxtts.models.hifigan import samples_of
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.checkpoint import Checkpoint
-from myxtts.training.run import PARTS_AFTER
+from myxtts.training.recipes import parts_after
 from myxtts.training.steps.decoder import segment_starts
 from myxtts.training.trainer import XTTSTrainer
 
 MEL_ONLY = 16
 config = XTTSConfig(
     model_size="tiny", stage="decoder", max_steps=40, mel_only_steps=MEL_ONLY, learning_rate=4e-3,
-    attend_text_stop=False, **SMALL
+    attend_text_stop=False, decoder="hifigan", **SMALL
 )
 seed_everything(3)
 time_s = np.arange(22050) / 22050
@@ -91,7 +91,7 @@ print(json.dumps(dict(
     samples=batch["wave"].shape[1] == samples_of(batch["latents"].shape[1]), norms=min(norms), mel=[mel[0], mel[-1]],
     warm=warm, quiet=quiet, after=after, terms=sorted(judged.figures), loss=judged.loss, figures=judged.figures,
     shared=len(ids["model"] & ids["judges"]), straight=straight, again=again, refused=refused, frozen=frozen,
-    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=PARTS_AFTER["decoder"],
+    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=parts_after("decoder", config.model),
     in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
 )))
 """

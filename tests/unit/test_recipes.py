@@ -17,9 +17,12 @@ from myxtts.training.stage_length import length_of
     [
         ({"max_steps": 5000}, 5000, "--max-steps"),
         ({"max_steps": 5000, "epochs": 20}, 200, "20 passes over the corpus (--epochs)"),
-        ({"epochs": 2000}, 3000, "the recipe's steps"),
-        ({}, 1000, "100 passes over the corpus (--epochs or --max-steps change that)"),
-        ({"grad_accum": 3}, 334, "100 passes over the corpus (--epochs or --max-steps change that)"),
+        ({"codec_steps": 4000, "gpt_steps": 7}, 4000, "--codec-steps"),
+        ({"codec_steps": 4000, "max_steps": 5000}, 4000, "--codec-steps"),
+        ({"gpt_steps": 4000, "max_steps": 5000}, 5000, "--max-steps"),
+        ({"epochs": 2000}, 7000, "the recipe's steps"),
+        ({}, 2500, "250 passes over the corpus (--epochs or --max-steps change that)"),
+        ({"grad_accum": 3}, 834, "250 passes over the corpus (--epochs or --max-steps change that)"),
     ],
 )
 def test_a_stage_is_as_long_as_was_asked_and_says_what_ends_it(given: dict[str, int], steps: int, words: str) -> None:

@@ -1,0 +1,100 @@
+"""Stage decoder of a voice that speaks by Griffin-Lim, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.processes import run_script
+from tests.small_model import SIZES
+
+LEARNING = """
+import json
+import numpy as np
+import tensorflow as tf
+from myxtts.config.config import XTTSConfig
+from myxtts.runtime.seeds import seed_everything
+from myxtts.synthesis.decoding import CodecDecoder, MelDecoderDecoder
+from myxtts.training.checkpoint import Checkpoint
+from myxtts.training.recipes import parts_after
+from myxtts.training.steps import mel_decoder
+from myxtts.training.trainer import XTTSTrainer
+
+config = XTTSConfig(model_size="tiny", max_steps=60, learning_rate=4e-3, **SMALL)
+seed_everything(3)
+time_s = np.arange(22050) / 22050
+def buzz(hz):
+    return sum(6000 / k * np.sin(2 * np.pi * hz * k * time_s) for k in range(1, 11)) * (0.6 + 0.4 * np.sin(20 * time_s))
+# Two texts, each with its own sound.
+wave = np.stack([buzz(140), 0.1 * buzz(260)]).astype("int16")
+lengths = np.array([22050, 18000], "int32")
+host = dict(
+    wave=wave, wave_lengths=lengths, draw=np.array([0.3, 0.9], "float32"),
+    text=np.stack([np.arange(4, 12), np.arange(20, 28)]).astype("int32"), text_lengths=np.array([8, 8], "int32"),
+    reference=wave[::-1].copy(), reference_lengths=lengths[::-1].copy(),
+)
+trainer = XTTSTrainer(config)
+model = trainer.model
+model.dvae.set_mel_stats(np.full(80, -6.0, "float32"), np.full(80, 3.0, "float32"))
+trainer.start_stage("decoder")
+stage = trainer.current_stage()
+stage.initialise(0)
+batch = stage.process(host)
+again = stage.process(host)
+clean = stage.process(host | dict(draw=np.zeros(2, "float32")))
+codes, code_lengths = model.dvae.encode(clean["mel"], clean["mel_lengths"])
+first = model.mel_decoder(clean["vectors"], clean["latents"], code_lengths)
+as_dvae = model.dvae.decode(codes, code_lengths)
+own = [
+    float(np.mean(np.any(batch["vectors"].numpy()[row, :n] != clean["vectors"].numpy()[row, :n], axis=-1)))
+    for row, n in enumerate(code_lengths.numpy())
+]
+
+# Both texts with the same codes: only the latents tell which sound it is to be.
+def said(row):
+    return model.mel_decoder(clean["vectors"][:1], clean["latents"][row : row + 1], code_lengths[:1]).numpy()
+told_apart = [float(np.abs(said(0) - said(1)).max())]
+others = [np.array(w.numpy()) for part in (model.dvae, model.conditioning, model.gpt) for w in part.weights]
+losses = [trainer.learn([trainer._whole_batch(batch)]).figures["l1"] for _ in range(60)]
+told_apart.append(float(np.abs(said(0) - said(1)).max()))
+unchanged = all(
+    np.array_equal(a, w.numpy())
+    for a, w in zip(others, [w for p in (model.dvae, model.conditioning, model.gpt) for w in p.weights], strict=True)
+)
+kept = Checkpoint(step=trainer.step_number, arrays=trainer.arrays(), state={})
+straight = [trainer.learn([trainer._whole_batch(batch)]).loss for _ in range(2)]
+trainer.restore(kept)
+resumed = [trainer.learn([trainer._whole_batch(batch)]).loss for _ in range(2)]
+documented = trainer.train_step(host["text"], clean["mel"], host["text_lengths"], clean["mel_lengths"])
+
+spoken = MelDecoderDecoder(model.mel_decoder, CodecDecoder(model.dvae))
+count = int(code_lengths[0])
+wave = spoken.decode(codes.numpy()[0, :count], clean["latents"].numpy()[0, :count], None, 1.0)
+print(json.dumps(dict(
+    as_dvae=float(np.abs(first - as_dvae).max()), own=own, losses=[losses[0], losses[-1]], unchanged=unchanged,
+    same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
+    straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
+    loud=float(np.abs(wave).max()), published=parts_after("decoder", config.model),
+)))
+"""
+
+
+@pytest.mark.slow
+def test_the_mel_decoder_starts_as_the_codec_and_learns_to_hear_the_latents() -> None:
+    script = f"SMALL = {SIZES!r}\n{LEARNING}"
+    seen = json.loads(run_script(script, few_steps=True).splitlines()[-1])
+
+    assert seen["as_dvae"] < 1e-4
+    assert seen["same"], "which codes are the GPT's own is decided by the batch alone"
+    assert 0 < seen["own"][0] < seen["own"][1], "a clip's draw says how many"
+    assert seen["losses"][1] < 0.5 * seen["losses"][0]
+    assert seen["unchanged"], "everything before it is frozen"
+    before, after = seen["told_apart"]
+    assert before == 0
+    assert after > 0.5
+    assert seen["resumed"] == pytest.approx(seen["straight"], rel=1e-5)
+    assert {"l1", "mse", "loss"} <= set(seen["documented"])
+    assert seen["seconds"] == pytest.approx(1.0, abs=0.05)
+    assert seen["loud"] > 0
+    assert seen["published"] == ["dvae", "conditioning", "gpt", "mel_decoder"]
