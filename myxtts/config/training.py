@@ -15,7 +15,7 @@ VoicePart = Literal["dvae", "conditioning", "gpt", "mel_decoder", "speaker_encod
 VOICE_PARTS: tuple[VoicePart, ...] = get_args(VoicePart)
 """In the order in which a voice has them."""
 ALIGNMENT_WEIGHT = 0.5
-AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "splice": 0.7, "vary_speed": 0.08}
+AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "splice": 0.7, "text_dropout": 0.1, "vary_speed": 0.08}
 """From scratch; a voice that came from much speech has no need of it."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
@@ -90,6 +90,10 @@ class TrainingConfig:
     code_noise: float = field(default=FROM_PRESET)
     """Share of the codes that the GPT reads while learning that are others than the clip's, so that little speech is
     not learnt by heart. 0.1 unless given; with --init-from 0."""
+
+    text_dropout: float = field(default=FROM_PRESET)
+    """Share of the clips whose text the GPT does not see while learning: it gets to know how speech goes on whatever is
+    said, which speaking is guided away from (synth --guidance). 0.1 unless given; with --init-from 0."""
 
     splice: float = field(default=FROM_PRESET)
     """Share of the clips that the GPT learns with the end of another clip of the same speaker from some word on, so
@@ -168,6 +172,7 @@ class TrainingConfig:
             if getattr(self, name) is FROM_PRESET:
                 object.__setattr__(self, name, share if self.init_from is None else 0.0)
         in_range("--splice", self.splice, 0.0, 1.0, hint="0.7 from scratch, 0 to leave it out")
+        in_range("--text-dropout", self.text_dropout, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
         in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
         in_range("--vary-speed", self.vary_speed, 0.0, 0.3, hint="0.08 from scratch, 0 to leave it out")
         at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")

@@ -50,7 +50,11 @@ class Generated(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What stays the same during a generation."""
+    """What stays the same during a generation.
+
+    With guidance every text is read a second time without its words: the second half of the rows, which draw the codes
+    of the first.
+    """
 
     text_lengths_B: tf.Tensor
     text_width: tf.Tensor
@@ -59,6 +63,8 @@ class Request(NamedTuple):
     min_codes_B1: tf.Tensor
     max_codes_B: tf.Tensor
     sampling: SamplingTensors
+    guidance: tf.Tensor | None
+    """How much more the words count than they do by themselves; None where they are read once."""
 
 
 class State(NamedTuple):
@@ -117,7 +123,7 @@ class Generator:
         inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
         lengths, stopped, *made = self._call(self._whole, *inputs, request)
         codes, latents, spoken = _batch_first(*made)
-        return Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken)
+        return _told(Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken), request)
 
     def stream(
         self,
@@ -136,12 +142,12 @@ class Generator:
             raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
         inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
         state = self._call(self._begin, *inputs, request)
-        spoken_so_far = np.zeros(int(request.text_lengths_B.shape[0]), np.int32)
+        spoken_so_far: Any = 0
         while not bool(tf.reduce_all(state.finished_B)):
             state, *made = self._call(self._chunk, state, request, tf.constant(chunk))
             lengths = state.lengths_B.numpy()
             codes, latents, spoken = _batch_first(*made)
-            yield Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken)
+            yield _told(Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken), request)
             spoken_so_far = lengths
 
     def _request(
@@ -156,7 +162,7 @@ class Generator:
     ) -> tuple[tuple[tf.Tensor, tf.Tensor], Request]:
         text_BU = tf.convert_to_tensor(text_BU, tf.int32)
         batch = int(text_BU.shape[0])
-        limit = self.gpt.config.max_audio_tokens
+        limit, sampling = self.gpt.config.max_audio_tokens, sampling or Sampling()
         self.gpt.refuse_long_text(text_BU.shape[1])
         most = np.minimum(_per_row("max_codes", limit if max_codes is None else max_codes, batch), limit)
         request = Request(
@@ -165,7 +171,8 @@ class Generator:
             uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
             min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
             max_codes_B=tf.constant(most),
-            sampling=sampling_tensors(sampling or Sampling(), self.gpt.config.audio_codes + 2),
+            sampling=sampling_tensors(sampling, self.gpt.config.audio_codes + 2),
+            guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance),
         )
         latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
         expected = self.gpt.config.conditioning_latents, self.gpt.config.gpt_width
@@ -177,6 +184,11 @@ class Generator:
             )
         if latents_BLD.shape[0] == 1 and batch > 1:
             latents_BLD = tf.repeat(latents_BLD, batch, 0)
+        if request.guidance is not None:
+            latents_BLD, text_BU = _twice(latents_BLD), _twice(text_BU)
+            request = request._replace(
+                text_lengths_B=tf.pad(request.text_lengths_B, [[0, batch]]), max_codes_B=_twice(request.max_codes_B)
+            )
         return (latents_BLD, text_BU), request
 
     def _call(self, function: Any, *arguments: Any) -> Any:
@@ -277,9 +289,13 @@ class Generator:
 
     def _choose(self, state: State, request: Request, weights: StepWeights) -> tf.Tensor:
         logits_BV = penalise(predict(state.hidden_BD, weights), state.penalty_BV)
+        if request.guidance is not None:
+            told_BV, untold_BV = tf.split(logits_BV, 2)
+            logits_BV = untold_BV + request.guidance * (told_BV - untold_BV)
         early_B1 = tf.cast(state.step < request.min_codes_B1, tf.float32)
         stop_V = tf.one_hot(self.gpt.audio_stop, self.gpt.config.audio_codes + 2, MASKED)
-        return draw(logits_BV + early_B1 * stop_V, request.sampling, tf.gather(request.uniform_NB1, state.step))
+        code_B = draw(logits_BV + early_B1 * stop_V, request.sampling, tf.gather(request.uniform_NB1, state.step))
+        return code_B if request.guidance is None else _twice(code_B)
 
     def _mark(self, state: State, code_B: tf.Tensor, request: Request) -> State:
         """Who has finished with this code, and how long the rows are."""
@@ -355,6 +371,17 @@ def _batch_first(codes_NB: tf.Tensor, latents_NBD: tf.Tensor, spoken_NBS: tf.Ten
     """Turned as NumPy views; S is 1, or 0 where no heads were asked for."""
     spoken = spoken_NBS.numpy().transpose(1, 0, 2)
     return codes_NB.numpy().T, latents_NBD.numpy().transpose(1, 0, 2), spoken.reshape(spoken.shape[0], -1)
+
+
+def _told(made: Generated, request: Request) -> Generated:
+    """The rows that have words."""
+    if request.guidance is None:
+        return made
+    return Generated(*(rows[: len(rows) // 2] for rows in made))
+
+
+def _twice(rows: tf.Tensor) -> tf.Tensor:
+    return tf.concat([rows, rows], 0)
 
 
 def _per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:

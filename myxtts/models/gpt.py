@@ -277,11 +277,13 @@ def alignment_loss(
     """Cross-entropy of each head's attention against 0.8 on the spoken token and 0.1 on each neighbour.
 
     `alignment_BT` has, for every code, the index of its token in the text (0 is the first); the position that predicts
-    code t should look at that token. A neighbour outside the text gives its share to the token.
+    code t should look at that token. A neighbour outside the text gives its share to the token; a row without text has
+    nothing to look at and does not count.
     """
     token_BT = tf.cast(alignment_BT, tf.int32)
     last_B1 = tf.maximum(tf.cast(text_lengths_B, tf.int32)[:, None] - 1, 0)
     weight_BT = tf.cast(length_mask(code_lengths_B, tf.shape(token_BT)[1]), tf.float32)
+    weight_BT *= tf.cast(text_lengths_B > 0, tf.float32)[:, None]
     total = tf.zeros([], tf.float32)
     for head_BTU in attention_BTU:
         log_BTU = tf.math.log(tf.cast(head_BTU[:, : tf.shape(token_BT)[1]], tf.float32) + 1e-8)
@@ -290,4 +292,4 @@ def alignment_loss(
             for share, step in ((0.1, -1), (0.8, 0), (0.1, 1))
         ]
         total -= tf.reduce_sum(tf.add_n(picked) * weight_BT)
-    return total / (tf.reduce_sum(weight_BT) * float(len(attention_BTU)))
+    return total / (tf.maximum(tf.reduce_sum(weight_BT), 1.0) * float(len(attention_BTU)))

@@ -25,6 +25,7 @@ from myxtts.training.steps.stage import LENGTHS_B, WAVES_BS, LossTerm, Objective
 
 _NOISE_SITE = 1 << 20
 """Draws of the noise, apart from those of the GPT's own dropout, whose sites are counted from 0."""
+_TEXT_SITE = _NOISE_SITE + 2
 
 
 class GPTStage(TrainingStage):
@@ -41,6 +42,7 @@ class GPTStage(TrainingStage):
         alignment_weight: float = 0.0,
         alignment_heads: AlignmentHeads = DEFAULT_ALIGNMENT_HEADS,
         code_noise: float = 0.0,
+        text_dropout: float = 0.0,
     ) -> None:
         self.gpt = gpt
         self.conditioning = conditioning
@@ -52,6 +54,7 @@ class GPTStage(TrainingStage):
         self._alignment_weight = alignment_weight
         self._alignment_heads = alignment_heads if alignment_weight else ()
         self._code_noise = code_noise
+        self._text_dropout = text_dropout
 
     @property
     def alignment_heads(self) -> AlignmentHeads:
@@ -120,6 +123,7 @@ class GPTStage(TrainingStage):
         text, lengths_B = (batch["text"], batch["text_lengths"]), batch["code_lengths"]
         read_BT = batch["codes"]
         if seed is not None:
+            text = batch["text"], without_some(batch["text_lengths"], self._text_dropout, seed)
             read_BT = with_noise(read_BT, self._code_noise, self.gpt.config.audio_codes, seed)
         heads = self._alignment_heads if "alignment" in batch else ()
         output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
@@ -131,6 +135,12 @@ class GPTStage(TrainingStage):
         if heads:
             terms["alignment"] = LossTerm(losses.alignment, self._alignment_weight)
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})
+
+
+def without_some(text_lengths_B: tf.Tensor, share: float, seed: tf.Tensor) -> tf.Tensor:
+    """The lengths with a share of them 0, decided by the seed alone: clips whose text is not to be read."""
+    kept_B = dropout_mask(tf.shape(text_lengths_B), share, seed, _TEXT_SITE)
+    return text_lengths_B if kept_B is None else tf.where(kept_B, text_lengths_B, 0)
 
 
 def with_noise(codes_BT: tf.Tensor, share: float, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
