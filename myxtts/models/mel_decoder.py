@@ -1,46 +1,91 @@
-"""Mel decoder: the GPT's codes and latents to log mel, for Griffin-Lim.
+"""Mel decoder: what the GPT generated to log mel, for Griffin-Lim.
 
-The DVAE's decoder knows the codes alone, and a code of 46 ms leaves open which sound it was part of. The GPT's latents
-know the text: what is spoken, and in whose voice. This decoder starts as a copy of the DVAE's that does not look at
-the latents yet, and learns to.
+The DVAE's decoder knows the codes alone, and a code of 46 ms leaves open which sound it was part of. Here it learns to
+read two more things: the GPT's latents, which know the voice and what the GPT meant, and the text, of which the
+alignment heads say where in it the speech is. It starts as a copy of the DVAE's decoder that reads neither yet.
 
-Shapes: B clips, N codes of a clip, D width of a latent, T mel frames (4 N), M mel channels, C channels.
+Shapes: B clips, N codes of a clip, D width of a latent, U tokens of a text, T mel frames (4 N), M mel channels, C
+channels.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from myxtts.audio.mel import N_MELS
 from myxtts.config.model import ModelConfig
-from myxtts.models.dvae import DVAE, Decoder
+from myxtts.models.dvae import DVAE, Decoder, ResidualBlock
 
 REACH_CODES = 2
 """Latents on either side of a code that are read with it. The latent of a code is what predicted it; the next ones
 know which it was."""
+REACH_TOKENS = 2
+"""Tokens on either side that each of the two convolutions over the text reads."""
+MIXING_BLOCKS = 2
+
+
+class SpokenText(NamedTuple):
+    """A text and which of its tokens is spoken when."""
+
+    tokens_BU: Any
+    lengths_B: Any
+    spoken_BN: Any
+    """For every code the index of its token."""
+
+
+class TextReader(keras.layers.Layer):  # type: ignore[misc]
+    """Each token with its neighbours."""
+
+    def __init__(self, vocabulary: int, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.width = width
+        kernel = 2 * REACH_TOKENS + 1
+        self.embedding = keras.layers.Embedding(vocabulary, width, name="embedding")
+        self.conv_1 = keras.layers.Conv1D(width, kernel, padding="same", activation="relu", name="conv_1")
+        self.conv_2 = keras.layers.Conv1D(width, kernel, padding="same", activation="relu", name="conv_2")
+
+    def build(self, input_shape: Any = None) -> None:
+        self.embedding.build((None, None))
+        self.conv_1.build((None, None, self.width))
+        self.conv_2.build((None, None, self.width))
+        self.built = True
+
+    def call(self, text: SpokenText) -> tf.Tensor:
+        """For every code what is read at its token, [B, N, C]."""
+        inside_BU1 = _inside(text.lengths_B, text.tokens_BU, self.compute_dtype)
+        x_BUC = tf.cast(self.embedding(text.tokens_BU), self.compute_dtype) * inside_BU1
+        for conv in (self.conv_1, self.conv_2):
+            x_BUC = conv(x_BUC) * inside_BU1
+        last_B1 = tf.maximum(text.lengths_B - 1, 0)[:, None]
+        return tf.gather(x_BUC, tf.minimum(text.spoken_BN, last_B1), batch_dims=1)
 
 
 class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
-    """The DVAE's decoder with a second input. Build it under the device scope with `build()` before its first use."""
+    """The DVAE's decoder with two more inputs. Build it under the device scope with `build()` before its first use."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
         super().__init__(**{"name": "mel_decoder", **keras_options})
-        self.latent_width = config.gpt_width
-        kernel = 2 * REACH_CODES + 1
-        # Nothing at first: the decoder is the DVAE's own until it has learnt what a latent is good for.
-        self.listen = keras.layers.Conv1D(
-            config.dvae_width, kernel, padding="same", kernel_initializer="zeros", use_bias=False, name="listen"
-        )
-        self.decoder = Decoder(config.dvae_width, config.dvae_code_width, name="decoder")
+        self.latent_width, width = config.gpt_width, config.dvae_width
+        # Nothing at first: the decoder is the DVAE's own until it has learnt what latents and text are good for.
+        nothing: dict[str, Any] = {"padding": "same", "kernel_initializer": "zeros", "use_bias": False}
+        self.reader = TextReader(config.text_vocab, width, name="reader")
+        self.from_text = keras.layers.Conv1D(width, 3, name="from_text", **nothing)
+        self.from_latents = keras.layers.Conv1D(width, 2 * REACH_CODES + 1, name="from_latents", **nothing)
+        self.blocks = [ResidualBlock(width, name=f"block_{index + 1}") for index in range(MIXING_BLOCKS)]
+        self.decoder = Decoder(width, config.dvae_code_width, name="decoder")
 
     def build(self, input_shape: Any = None) -> None:
         stats = {"shape": (N_MELS,), "trainable": False, "dtype": "float32", "autocast": False}
         self.mel_shift_M = self.add_weight(name="mel_shift", initializer="zeros", **stats)
         self.mel_scale_M = self.add_weight(name="mel_scale", initializer="ones", **stats)
-        self.listen.build((None, None, self.latent_width))
+        self.reader.build()
+        self.from_text.build((None, None, self.decoder.width))
+        self.from_latents.build((None, None, self.latent_width))
+        for block in self.blocks:
+            block.build()
         self.decoder.build()
         self.built = True
 
@@ -50,10 +95,28 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         self.mel_scale_M.assign(dvae.mel_scale_M)
         for own, theirs in zip(self.decoder.weights, dvae.decoder.weights, strict=True):
             own.assign(theirs)
+        for block in self.blocks:
+            for weight in block.conv_3.weights:
+                weight.assign(tf.zeros_like(weight))
 
-    def call(self, vectors_BNC: tf.Tensor, latents_BND: tf.Tensor, code_lengths_B: tf.Tensor) -> tf.Tensor:
-        """Log mel in float32, four frames for each code; `vectors` are the codebook's entries."""
-        inside_BN1 = tf.sequence_mask(code_lengths_B, tf.shape(latents_BND)[1], dtype=latents_BND.dtype)[:, :, None]
-        hidden_BNC = self.decoder.into(vectors_BNC) + self.listen(latents_BND * inside_BN1)
+    def call(
+        self, vectors_BNC: tf.Tensor, latents_BND: tf.Tensor, code_lengths_B: tf.Tensor, text: SpokenText | None
+    ) -> tf.Tensor:
+        """Log mel in float32, four frames for each code; `vectors` are the codebook's entries.
+
+        Without a text, which only a voice with alignment heads can tell the place in, it makes do with the rest.
+        """
+        inside_BN1 = _inside(code_lengths_B, latents_BND, self.compute_dtype)
+        latents_BND = tf.cast(latents_BND, self.compute_dtype) * inside_BN1
+        hidden_BNC = self.decoder.into(vectors_BNC) + self.from_latents(latents_BND)
+        if text is not None:
+            hidden_BNC += self.from_text(self.reader(text) * inside_BN1)
+        hidden_BNC *= inside_BN1
+        for block in self.blocks:
+            hidden_BNC = block(hidden_BNC, inside_BN1)
         scaled_BTM = self.decoder.from_hidden(hidden_BNC, code_lengths_B)
         return tf.cast(scaled_BTM, tf.float32) * self.mel_scale_M + self.mel_shift_M
+
+
+def _inside(lengths_B: tf.Tensor, like: tf.Tensor, dtype: Any) -> tf.Tensor:
+    return tf.sequence_mask(lengths_B, tf.shape(like)[1], dtype=dtype)[:, :, None]

@@ -6,7 +6,7 @@ was spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSpectrogram
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.models.dvae import DVAE
+from myxtts.models.guarded import Spoken
 from myxtts.models.hifigan import (
     HOP_SAMPLES,
     OUTPUT_SAMPLE_RATE,
@@ -25,7 +26,7 @@ from myxtts.models.hifigan import (
     frames_of,
     to_output_rate,
 )
-from myxtts.models.mel_decoder import MelDecoder
+from myxtts.models.mel_decoder import MelDecoder, SpokenText
 
 Wave = NDArray[np.float32]
 
@@ -34,14 +35,12 @@ CODE_SECONDS = FRAMES_PER_CODE * HOP / SAMPLE_RATE
 
 
 class Decoder(Protocol):
-    """Codes and latents of one piece to its wave."""
+    """What was generated for the tokens of one piece to its wave."""
 
     sample_rate: int
     name: str
 
-    def decode(
-        self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float
-    ) -> Wave: ...
+    def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave: ...
 
 
 class HiFiGANDecoder:
@@ -55,8 +54,8 @@ class HiFiGANDecoder:
         shapes = [tf.TensorSpec([1, None, hifigan.latent_width]), tf.TensorSpec([1, hifigan.speaker_width])]
         self._run = tf.function(hifigan.from_frames, input_signature=shapes, autograph=False)
 
-    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
-        return self.begin(speaker_V).add(stretched(latents_ND, speed), last=True)
+    def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
+        return self.begin(speaker_V).add(stretched(spoken.latents_ND, speed), last=True)
 
     def begin(self, speaker_V: Any) -> GrowingWave:
         """A wave whose latents are still being made."""
@@ -102,13 +101,11 @@ class CodecDecoder:
         self._decode = tf.function(lambda codes: dvae.decode(codes), reduce_retracing=True, autograph=False)
         self._encode = tf.function(self._codes_of, reduce_retracing=True, autograph=False)
 
-    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
-        mel_TM = self._decode(tf.constant(codes_N[None]))[0].numpy()
-        return self.wave_of(stretched(mel_TM, speed))
+    def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
+        return self.wave_of(stretched(self._mel_of(spoken.codes_N), speed))
 
-    def vectors_of(self, codes_BN: tf.Tensor) -> tf.Tensor:
-        """The codebook's entries."""
-        return self._dvae.codebook.look_up(codes_BN)
+    def _mel_of(self, codes_N: NDArray[np.int32]) -> NDArray[np.float32]:
+        return np.asarray(self._decode(tf.constant(codes_N[None]))[0].numpy(), np.float32)
 
     def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
         return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
@@ -116,7 +113,7 @@ class CodecDecoder:
     def round_trip(self, wave_S: Wave) -> Wave:
         """The clip through codes and back: the best that any text can sound with this codec."""
         codes_N = self._encode(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))[0].numpy()
-        return self.decode(codes_N, np.zeros((0, 0), np.float32), None, 1.0)[: len(wave_S)]
+        return self.wave_of(self._mel_of(codes_N))[: len(wave_S)]
 
     def griffin_lim_only(self, wave_S: Wave) -> Wave:
         """The clip through its mel and back, without codes: what Griffin-Lim alone costs."""
@@ -128,23 +125,32 @@ class CodecDecoder:
 
 
 class MelDecoderDecoder:
-    """The trained mel decoder, which hears the GPT's latents beside its codes, and Griffin-Lim."""
+    """The trained mel decoder, which reads latents and text beside the codes, and Griffin-Lim."""
 
     sample_rate = SAMPLE_RATE
     name = "mel decoder and Griffin-Lim"
 
-    def __init__(self, mel_decoder: MelDecoder, codec: CodecDecoder) -> None:
-        self._codec = codec
-        shapes = [tf.TensorSpec([1, None], tf.int32), tf.TensorSpec([1, None, mel_decoder.latent_width])]
+    def __init__(self, mel_decoder: MelDecoder, dvae: DVAE) -> None:
+        self._griffin_lim = GriffinLim()
+        rows_1N = tf.TensorSpec([1, None], tf.int32)
+        shapes = [rows_1N, tf.TensorSpec([1, None, mel_decoder.latent_width]), rows_1N, rows_1N]
 
-        def run(codes_1N: tf.Tensor, latents_1ND: tf.Tensor) -> tf.Tensor:
-            return mel_decoder(codec.vectors_of(codes_1N), latents_1ND, tf.shape(codes_1N)[1:])
+        def run(codes_1N: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> tf.Tensor:
+            placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if text else None
+            return mel_decoder(dvae.codebook.look_up(codes_1N), latents_1ND, tf.shape(codes_1N)[1:], placed)
 
-        self._run = tf.function(run, input_signature=shapes, autograph=False)
+        self._with_text = tf.function(run, input_signature=shapes, autograph=False)
+        self._without = tf.function(run, input_signature=shapes[:2], autograph=False)
 
-    def decode(self, codes_N: NDArray[np.int32], latents_ND: NDArray[np.float32], speaker_V: Any, speed: float) -> Wave:
-        mel_TM = self._run(tf.constant(codes_N[None]), tf.constant(latents_ND[None]))[0].numpy()
-        return self._codec.wave_of(stretched(mel_TM, speed))
+    def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
+        made = [tf.constant(spoken.codes_N[None]), tf.constant(spoken.latents_ND[None])]
+        if len(spoken.spoken_token_N):
+            text = [tf.constant([tokens], tf.int32), tf.constant(spoken.spoken_token_N[None], tf.int32)]
+            mel_1TM = self._with_text(*made, *text)
+        else:
+            mel_1TM = self._without(*made)
+        mel_TM = stretched(mel_1TM[0].numpy(), speed)
+        return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
 
 
 def stretched(rows_TC: NDArray[np.float32], speed: float) -> NDArray[np.float32]:

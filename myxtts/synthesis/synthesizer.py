@@ -80,7 +80,7 @@ class Synthesizer:
                 "the voice has neither a decoder nor a codec", hint="a voice needs hifigan and speaker_encoder, or dvae"
             )
         if "mel_decoder" in self.voice.names:
-            return MelDecoderDecoder(self.voice.parts.mel_decoder, self.codec)
+            return MelDecoderDecoder(self.voice.parts.mel_decoder, self.voice.parts.dvae)
         return self.codec
 
     @property
@@ -276,7 +276,7 @@ class Synthesizer:
         wave, start = np.zeros(0, np.float32), 0
         if len(spoken.codes_N):
             with tf.device(self._device):
-                made = self._decoder.decode(spoken.codes_N, spoken.latents_ND, manner.latents.speaker_V, manner.speed)
+                made = self._decoder.decode(spoken, planned.ids, manner.latents.speaker_V, manner.speed)
             trimmed = trim_silence(np.nan_to_num(made), self.sample_rate)
             wave, start = faded(trimmed.wave, self.sample_rate), trimmed.start
         return self._ended(planned, spoken, manner, offset_s, wave, len(wave), start, last=last)

@@ -127,7 +127,8 @@ def settled(config: XTTSConfig, *, fresh: bool = False, over_voice: bool = False
             f"--init-from {training.init_from} is the run's own voice",
             hint="leave --init-from out to continue the run, or choose another --run-dir",
         )
-    parts = _in_order(training.init_parts or voice.parts)
+    # A mel decoder reads what one GPT makes with one vocabulary, and learns in minutes: after this one's GPT, anew.
+    parts = _in_order(training.init_parts or [part for part in voice.parts if part != "mel_decoder"])
     if absent := [part for part in parts if part not in voice.parts]:
         raise ConfigError(
             f"--init-parts names {absent[0]}, and {voice.folder} has {', '.join(voice.parts)}",

@@ -99,8 +99,8 @@ RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, 
 
 _LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500)
 MEL_DECODER: dict[str, StageRecipe] = {
-    # About 8 CPU-minutes.
-    "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=1e-3, reference_seconds=1.5),
+    # About 10 CPU-minutes.
+    "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=2e-3, reference_seconds=1.5),
     "small": _LARGER_MEL,
     "normal": _LARGER_MEL,
     "big": _LARGER_MEL,

@@ -17,7 +17,7 @@ from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.models.discriminators import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN, samples_of
-from myxtts.models.mel_decoder import MelDecoder
+from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.steps.codec import CodecStage
 
@@ -77,21 +77,26 @@ def _hifigan_inputs(lengths: list[int]) -> Inputs:
 
 
 def _mel_decoder() -> MelDecoder:
-    """One that has learnt to look at the latents."""
+    """One that has learnt to read latents and text."""
     layer = _built(MelDecoder(TINY))
-    kernel = layer.listen.kernel
-    kernel.assign(np.random.default_rng(2).normal(0.0, 0.1, kernel.shape))
+    for kernel in (layer.from_latents.kernel, layer.from_text.kernel):
+        kernel.assign(np.random.default_rng(2).normal(0.0, 0.1, kernel.shape))
     return layer
 
 
 def _mel_decoder_inputs(lengths: list[int]) -> Inputs:
     """Latents and code vectors side by side: both have a clip's length."""
-    return {"both": _noise(lengths, TINY.gpt_width + TINY.dvae_code_width), "lengths": np.array(lengths, np.int32)}
+    return {
+        "both": _noise(lengths, TINY.gpt_width + TINY.dvae_code_width),
+        "tokens": np.array([np.arange(row, row + 20) for row in lengths], np.int32),
+        "lengths": np.array(lengths, np.int32),
+    }
 
 
 def _run_mel_decoder(layer: MelDecoder, inputs: Inputs) -> tf.Tensor:
     latents, vectors = tf.split(inputs["both"], [TINY.gpt_width, TINY.dvae_code_width], axis=-1)
-    return layer(vectors, latents, inputs["lengths"])
+    spoken = tf.tile(tf.range(tf.shape(latents)[1])[None], [tf.shape(latents)[0], 1])
+    return layer(vectors, latents, inputs["lengths"], SpokenText(inputs["tokens"], inputs["lengths"], spoken))
 
 
 def _wave_inputs(lengths: list[int]) -> Inputs:

@@ -1,4 +1,4 @@
-"""Stage `decoder` of voices that speak by Griffin-Lim: the frozen GPT's codes and latents become the clip's mel.
+"""Stage `decoder` of voices that speak by Griffin-Lim: what the frozen GPT makes of a clip becomes the clip's mel.
 
 The producer lets the GPT read each clip twice: first as it is, to hear which codes it would have drawn itself, then
 with some of those in the place of the clip's own. When speaking, all codes are the GPT's own; a decoder that never
@@ -19,15 +19,13 @@ from myxtts.audio.mel import MelSpectrogram
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
-from myxtts.models.mel_decoder import MelDecoder
+from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.steps.mel_loss import MelLoss
 from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors, TrainingStage
 
 OWN_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
-MOST_OWN = 0.8
-"""Largest share of a clip's codes that are the GPT's own; each clip has some share between none and this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,9 @@ class MelDecoderStage(TrainingStage):
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
         names = ("text", "text_lengths", "wave", "wave_lengths", "reference", "reference_lengths", "draw")
         batch: Tensors = self._encode(*(tf.constant(host_batch[name]) for name in names))
-        return batch
+        if "alignment" not in host_batch:
+            return batch
+        return {**batch, **{name: tf.constant(host_batch[name]) for name in ("text", "text_lengths", "alignment")}}
 
     def _read(
         self,
@@ -118,7 +118,11 @@ class MelDecoderStage(TrainingStage):
         return self.mel_loss.counts(batch["mel_lengths"])
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
-        made_BTM = self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"])
+        text = None
+        if "alignment" in batch:
+            spoken_BN = batch["alignment"][:, : tf.shape(batch["latents"])[1]]
+            text = SpokenText(batch["text"], batch["text_lengths"], spoken_BN)
+        made_BTM = self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
         scale_M = self.mel_decoder.mel_scale_M
         return Objective(self.mel_loss.terms(made_BTM, batch["mel"], batch["mel_lengths"], scale_M=scale_M), {}, {})
 
@@ -126,7 +130,7 @@ class MelDecoderStage(TrainingStage):
 def with_own(codes_BN: tf.Tensor, logits_BTV: tf.Tensor, draw_B: tf.Tensor) -> tf.Tensor:
     """The codes with some of each clip replaced by what the GPT draws in their place, decided by `draw` alone.
 
-    A clip's draw (0 to 1) is the share of `MOST_OWN` that it gets; the batch's seed too is made of the draws.
+    A clip's draw (0 to 1) is the share of its codes that are replaced; the batch's seed too is made of the draws.
     """
     seed = tf.stack([tf.bitcast(draw_B[0], tf.int32), tf.shape(draw_B)[0]])
     places = tf.shape(codes_BN)
@@ -135,4 +139,4 @@ def with_own(codes_BN: tf.Tensor, logits_BTV: tf.Tensor, draw_B: tf.Tensor) -> t
     noise_BNV = tf.random.stateless_uniform(tf.shape(logits_BNV), seed, 1e-9, 1.0)
     own_BN = tf.argmax(logits_BNV - tf.math.log(-tf.math.log(noise_BNV)), -1, codes_BN.dtype)
     chance_BN = tf.random.stateless_uniform(places, seed + 1)
-    return tf.where(chance_BN < MOST_OWN * draw_B[:, None], own_BN, codes_BN)
+    return tf.where(chance_BN < draw_B[:, None], own_BN, codes_BN)
