@@ -94,6 +94,9 @@ class SynthOptions:
     """Above 1 makes codes that were spoken already less likely. By default as the voice says: 1 (off) for one that
     was trained with alignments, 2 without, XTTS's own for an imported one."""
 
+    guidance: float | None = None
+    """Above 1 prefers codes that the words make likelier, at twice the time; 1 is off. By default as the voice says."""
+
     guards: bool = True
     """Notice loops, skips and runaway endings, try again with another seed, and cut what stays wrong."""
 
@@ -275,7 +278,7 @@ def speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str])
 
 def _given(options: SynthOptions) -> dict[str, Any]:
     """What the flags say about how codes are drawn."""
-    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    names = ("temperature", "top_k", "top_p", "repetition_penalty", "guidance")
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 

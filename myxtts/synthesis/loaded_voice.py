@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from myxtts.config.config import XTTSConfig
-from myxtts.config.speaking import WITHOUT_ALIGNMENT, Sampling
+from myxtts.config.speaking import GUIDANCE, WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import SynthesisError
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
@@ -43,13 +43,18 @@ class Voice:
     longest_tokens: int = PIECE_TOKENS
     reference_seconds: float = XTTS_REFERENCE_SECONDS
     alignment_heads: tuple[tuple[int, int], ...] = ()
+    guided: bool = False
+    """Whether it learnt to speak without a text too, and can be guided away from that."""
     published_sampling: Sampling | None = None
     """How an imported voice's makers let it draw codes."""
 
     @property
     def sampling(self) -> Sampling:
         """How it draws codes unless it is told otherwise."""
-        return self.published_sampling or (Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT)
+        if self.published_sampling is not None:
+            return self.published_sampling
+        usual = Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT
+        return replace(usual, guidance=GUIDANCE) if self.guided else usual
 
 
 def load_voice(path: str | Path) -> Voice:
@@ -78,5 +83,6 @@ def load_voice(path: str | Path) -> Voice:
         longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
         reference_seconds=facts.get("reference_seconds", XTTS_REFERENCE_SECONDS),
         alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
+        guided=bool(facts.get("guided")),
         published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
     )

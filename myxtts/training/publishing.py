@@ -59,6 +59,7 @@ def facts_of(
         "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
         "reference_seconds": reference_seconds(config),
         "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
+        "guided": config.training.text_dropout > 0,
         "languages": [prepared.languages[number] for number in np.unique(prepared.index.language[clips])],
         LEARNT_FROM: list(dict.fromkeys(lists)),
     }
@@ -71,4 +72,5 @@ def with_what_it_brought(facts: dict[str, Any], before: dict[str, Any], brought:
         return facts | kept
     # Where it is not known what the voice spoke before, what it speaks now is not known either.
     known = [*before["languages"], *facts["languages"]] if before.get("languages") else []
-    return facts | kept | {"languages": list(dict.fromkeys(known))}
+    guided = bool(facts["guided"] or before.get("guided"))
+    return facts | kept | {"languages": list(dict.fromkeys(known)), "guided": guided}

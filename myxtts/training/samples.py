@@ -111,6 +111,7 @@ class SampleMaker:
             longest_tokens=self._trainer.config.model.max_text_tokens,
             reference_seconds=reference_seconds(self._trainer.config),
             alignment_heads=tuple((layer, head) for layer, head in alignment_heads),
+            guided=self._trainer.config.training.text_dropout > 0,
         )
 
 

@@ -112,6 +112,37 @@ def test_streamed_chunks_are_the_whole(generator: Generator, chunk: int) -> None
     np.testing.assert_allclose(latents[:, :21], whole.latents_BND[:, :21], atol=1e-4)
 
 
+def test_guided_codes_are_those_that_the_words_make_likelier(gpt: GPT, generator: Generator) -> None:
+    latents, text, lengths = voice_and_text(3)
+    guided = Sampling(temperature=0.0, guidance=2.5)
+    made = generator.generate(latents, text, lengths, sampling=guided, min_codes=40, max_codes=40)
+    plain = generator.generate(latents, text, lengths, sampling=Sampling(temperature=0.0), min_codes=40, max_codes=40)
+
+    told, untold = (
+        gpt(latents, text, read, made.codes_BN, made.lengths_B) for read in (lengths, np.zeros_like(lengths))
+    )
+    logits = untold.audio_logits_BTV + 2.5 * (told.audio_logits_BTV - untold.audio_logits_BTV)
+
+    np.testing.assert_array_equal(made.codes_BN, logits.numpy()[:, :40, : TINY.audio_codes].argmax(-1))
+    np.testing.assert_allclose(made.latents_BND, told.latents_BTD[:, :40], atol=1e-4)
+    assert made.codes_BN.shape == plain.codes_BN.shape
+    assert np.any(made.codes_BN != plain.codes_BN)
+
+
+def test_guided_rows_stream_end_and_stand_alone_as_others_do(generator: Generator) -> None:
+    latents, text, lengths = voice_and_text(2)
+    guided = replace(LIVELY, guidance=1.5)
+    arguments = {"sampling": guided, "seeds": [1, 2], "max_codes": [33, 21]}
+    whole = generator.generate(latents, text, lengths, **arguments)
+    chunks = list(generator.stream(latents, text, lengths, chunk=8, **arguments))
+    alone = generator.generate(latents[1:], text[1:], lengths[1:], sampling=guided, seeds=2, max_codes=21)
+
+    assert len(whole.lengths_B) == 2
+    for row in range(2):
+        np.testing.assert_array_equal(np.concatenate([row_of(part, row) for part in chunks]), row_of(whole, row))
+    np.testing.assert_array_equal(row_of(alone, 0), row_of(whole, 1))
+
+
 def test_limits_hold_for_each_row_and_say_who_was_cut(generator: Generator) -> None:
     made = generator.generate(*voice_and_text(2), sampling=LIVELY, min_codes=[20, 0], max_codes=[20, 3])
 

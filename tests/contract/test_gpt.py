@@ -120,6 +120,18 @@ def test_written_out_gradients_are_those_of_autodiff(name: str) -> None:
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+def test_a_row_whose_text_is_hidden_teaches_the_heads_nothing() -> None:
+    attention = tf.nn.softmax(tf.random.stateless_normal([2, 6, 5], [1, 2]))
+    token_BT = tf.constant([[0, 0, 1, 1, 2, 2]] * 2)
+    code_lengths = tf.constant([6, 6])
+
+    both = alignment_loss([attention], token_BT, tf.constant([3, 0]), code_lengths)
+    first = alignment_loss([attention[:1]], token_BT[:1], tf.constant([3]), code_lengths[:1])
+
+    assert float(both) == pytest.approx(float(first))
+    assert float(alignment_loss([attention], token_BT, tf.constant([0, 0]), code_lengths)) == 0.0
+
+
 def test_alignment_loss_is_least_where_the_attention_is_on_the_token() -> None:
     token_BT = tf.constant([[0, 1, 2, 3]])
     lengths = tf.constant([4]), tf.constant([4])

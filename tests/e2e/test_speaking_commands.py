@@ -59,6 +59,7 @@ def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str])
         ({"temperature": -1.0}, "--temperature is -1.0"),
         ({"top_p": 2.0}, "--top-p is 2.0"),
         ({"repetition_penalty": 0.5}, "--repetition-penalty is 0.5"),
+        ({"guidance": 0.5}, "--guidance is 0.5"),
         ({"simulate_gpus": -1}, "--simulate-gpus is -1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
