@@ -50,7 +50,8 @@ def save_voice(
     """Write the named parts of the model; the weights come last, and are the old ones or the new whenever it is killed.
 
     `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`,
-    `guided`, `languages`, and for judging it `learnt_from`: the clip lists (`PreparedCorpus.clip_list`) of its training corpus.
+    `guided`, `languages`, and for judging it `learnt_from`: the clip lists (`PreparedCorpus.clip_list`) of its training
+    corpus.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder / CONFIG_FILE)

@@ -87,7 +87,8 @@ print(json.dumps(dict(
     as_dvae=float(np.abs(first - as_dvae).max()), own=own, losses=[losses[0], losses[-1]], unchanged=unchanged,
     same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
     straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
-    loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()), published=parts_after("decoder", config.model),
+    loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()),
+    published=parts_after("decoder", config.model),
 )))
 """
 
