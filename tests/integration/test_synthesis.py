@@ -13,7 +13,7 @@ import pytest
 
 from myxtts.audio.io import write_audio
 from myxtts.cli.synth import SynthOptions, speak_all
-from myxtts.config.speaking import Sampling
+from myxtts.config.speaking import GUIDANCE, Sampling
 from myxtts.errors import ConfigError, OutputError, SynthesisError
 from myxtts.models.gpt import GPT
 from myxtts.models.guards import GuardConfig
@@ -301,3 +301,12 @@ def test_only_a_voice_without_alignments_has_a_penalty_on_repetition(tmp_path: P
 
     assert plain.sampling.repetition_penalty == 2.0
     assert aligned.sampling.repetition_penalty == 1.0
+
+
+def test_only_a_voice_that_learnt_to_speak_without_a_text_is_guided(tmp_path: Path) -> None:
+    parts = ["dvae", "conditioning", "gpt"]
+    plain = load_voice(make_voice(tmp_path / "plain", parts, alignment_heads=[[1, 0]], guided=False))
+    guided = load_voice(make_voice(tmp_path / "guided", parts, alignment_heads=[[1, 0]], guided=True))
+
+    assert plain.sampling.guidance == 1.0
+    assert guided.sampling == dataclasses.replace(plain.sampling, guidance=GUIDANCE)
