@@ -66,11 +66,12 @@ def facts_of(
 
 
 def with_what_it_brought(facts: dict[str, Any], before: dict[str, Any], brought: Sequence[str]) -> dict[str, Any]:
-    """The facts of a voice that began as another one: how its makers let it draw codes, and what it spoke already."""
+    """The facts of a voice that began as another one: how codes are drawn from it, and what it spoke already."""
     kept = {"sampling": before["sampling"]} if "sampling" in before else {}
     if "gpt" not in brought:
         return facts | kept
+    if before.get("guided"):
+        kept["guided"] = True
     # Where it is not known what the voice spoke before, what it speaks now is not known either.
     known = [*before["languages"], *facts["languages"]] if before.get("languages") else []
-    guided = bool(facts["guided"] or before.get("guided"))
-    return facts | kept | {"languages": list(dict.fromkeys(known)), "guided": guided}
+    return facts | kept | {"languages": list(dict.fromkeys(known))}

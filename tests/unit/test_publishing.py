@@ -33,11 +33,13 @@ def test_a_voice_remembers_every_corpus_that_its_run_learnt_from(tmp_path: Path)
 
 
 def test_a_fine_tuned_voice_keeps_the_languages_and_the_sampling_that_it_brought() -> None:
-    published = {"languages": ["en", "de"], "sampling": {"temperature": 0.75}}
+    published = {"languages": ["en", "de"], "sampling": {"temperature": 0.75}, "guided": True}
+    learnt = {"languages": ["fa", "de"], "longest_tokens": 9, "guided": False}
 
-    facts = with_what_it_brought({"languages": ["fa", "de"], "longest_tokens": 9}, published, ["dvae", "gpt"])
+    facts = with_what_it_brought(learnt, published, ["dvae", "gpt"])
 
-    assert facts == {"languages": ["en", "de", "fa"], "sampling": {"temperature": 0.75}, "longest_tokens": 9}
+    kept = {"sampling": {"temperature": 0.75}, "guided": True}
+    assert facts == {"languages": ["en", "de", "fa"], "longest_tokens": 9, **kept}
 
 
 def test_a_voice_that_brought_a_codec_alone_speaks_what_it_learns_itself() -> None:
