@@ -28,7 +28,7 @@ from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
 
 CODEC_STEPS = 1500
-DECODER_STEPS = 700
+DECODER_STEPS = 600
 STOP_GRACE_S = 120.0
 """How long training may take to finish its step and to save after it was told to stop."""
 
@@ -60,7 +60,7 @@ class DemoOptions:
     sentences: int = 60
     """New sentences to speak in each language."""
 
-    max_steps: int = 2300
+    max_steps: int = 2700
     """Most steps of each stage, those of the GPT: espeak's even voices are learnt in a third of a human one's."""
 
     seed: int = 0
