@@ -54,7 +54,7 @@ from myxtts.training.sources import DrawnBatches
 from myxtts.training.steps.gpt import GPTStage
 
 voice, corpus, out = {voice!r}, {corpus!r}, {out!r}
-common = dict(init_from=voice, train_data=corpus, cache_dir=out + "/cache", batch_size=2, max_steps=3,
+common = dict(init_from=voice, train_data=corpus, cache_dir=out + "/cache", stage="gpt", batch_size=2, max_steps=3,
               checkpoint_every=2, log_every=1, samples=0, learning_rate=1e-3, dropout=0.0)
 
 def losses(run):
