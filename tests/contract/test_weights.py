@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from myxtts.config.model import ModelConfig
+from myxtts.config.model import DecoderKind, ModelConfig
 from myxtts.errors import CheckpointError
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.gpt import GPT
@@ -53,14 +54,18 @@ def test_saved_weights_come_back_with_their_metadata(saved: Path) -> None:
         np.testing.assert_array_equal(weight.value, stored[weight.path])
 
 
-def test_all_parts_of_xtts_are_saved_under_different_names(tmp_path: Path) -> None:
-    one, other = XTTS(SMALLEST), XTTS(SMALLEST)
+@pytest.mark.parametrize(
+    ("decoder", "its_parts"), [("hifigan", {"speaker_encoder", "hifigan"}), ("mel", {"mel_decoder"})]
+)
+def test_all_parts_of_xtts_are_saved_under_different_names(
+    tmp_path: Path, decoder: DecoderKind, its_parts: set[str]
+) -> None:
+    config = replace(SMALLEST, decoder=decoder)
+    one, other = XTTS(config), XTTS(config)
     one.save(tmp_path)
     other.load(tmp_path)
 
-    assert {name.split("/")[0] for name in read_arrays(tmp_path)} == {
-        "dvae", "conditioning", "gpt", "speaker_encoder", "hifigan",
-    }  # fmt: skip
+    assert {name.split("/")[0] for name in read_arrays(tmp_path)} == {"dvae", "conditioning", "gpt", *its_parts}
     assert len(read_arrays(tmp_path)) == len(one.weights) == len(other.weights)
     for mine, yours in zip(one.weights, other.weights, strict=True):
         np.testing.assert_array_equal(mine.value, yours.value)
