@@ -124,7 +124,7 @@ class CodecDecoder:
         return self._dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))[0]
 
 
-class MelDecoderDecoder:
+class TrainedMelDecoder:
     """The trained mel decoder, which reads latents and text beside the codes, and Griffin-Lim."""
 
     sample_rate = SAMPLE_RATE

@@ -23,7 +23,7 @@ from myxtts.models.generation import Generator
 from myxtts.models.guarded import Spoken, as_it_came, generate_guarded, stream_guarded
 from myxtts.models.guards import GuardConfig
 from myxtts.synthesis import references
-from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder, MelDecoderDecoder
+from myxtts.synthesis.decoding import CODE_SECONDS, CodecDecoder, Decoder, HiFiGANDecoder, TrainedMelDecoder
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
 from myxtts.synthesis.listening import Listener, Reference
 from myxtts.synthesis.loaded_voice import Voice, load_voice
@@ -80,7 +80,7 @@ class Synthesizer:
                 "the voice has neither a decoder nor a codec", hint="a voice needs hifigan and speaker_encoder, or dvae"
             )
         if "mel_decoder" in self.voice.names:
-            return MelDecoderDecoder(self.voice.parts.mel_decoder, self.voice.parts.dvae)
+            return TrainedMelDecoder(self.voice.parts.mel_decoder, self.voice.parts.dvae)
         return self.codec
 
     @property

@@ -76,8 +76,8 @@ _GAN = StageRecipe(
 _TINY: dict[Stage, StageRecipe] = {
     # About 17 CPU-minutes.
     "codec": StageRecipe(steps=7000, batch_size=16, learning_rate=2e-3, warmup_steps=50),
-    # About 50 CPU-minutes; the held-out loss of half an hour of speech falls to the end.
-    "gpt": StageRecipe(steps=8000, batch_size=8, learning_rate=1e-3, reference_seconds=1.5),
+    # About 45 CPU-minutes; the held-out loss of half an hour of speech falls to the end.
+    "gpt": StageRecipe(steps=7000, batch_size=8, learning_rate=1e-3, reference_seconds=1.5),
     "decoder": replace(_GAN, steps=4000, batch_size=8, learning_rate=1e-3),
 }
 _SMALL: dict[Stage, StageRecipe] = {
@@ -99,7 +99,7 @@ RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, 
 
 _LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500)
 MEL_DECODER: dict[str, StageRecipe] = {
-    # About 10 CPU-minutes.
+    # About 11 CPU-minutes.
     "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=2e-3, reference_seconds=1.5),
     "small": _LARGER_MEL,
     "normal": _LARGER_MEL,

@@ -19,7 +19,7 @@ from myxtts.training.recipes import decoder_settings_for
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
-from myxtts.training.steps.mel_decoder import FrozenReader, MelDecoderStage
+from myxtts.training.steps.mel_decoder import MelDecoderStage
 from myxtts.training.steps.stage import TrainingStage
 
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -51,18 +51,16 @@ def make_stage(
             text_dropout=config.training.text_dropout,
             alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
         )
-    conditioning = frozen_copy(model.conditioning, Conditioning, config, plan)
-    gpt = frozen_copy(model.gpt, GPT, config, plan)
-    if config.model.decoder == "mel":
-        return MelDecoderStage(model.mel_decoder, FrozenReader(dvae=dvae, conditioning=conditioning, gpt=gpt))
     frozen = FrozenParts(
         dvae=dvae,
-        conditioning=conditioning,
-        gpt=gpt,
+        conditioning=frozen_copy(model.conditioning, Conditioning, config, plan),
+        gpt=frozen_copy(model.gpt, GPT, config, plan),
         speaker_encoder=frozen_copy(model.speaker_encoder, SpeakerEncoder, config, plan)
         if "speaker_encoder" in pretrained
         else None,
     )
+    if config.model.decoder == "mel":
+        return MelDecoderStage(model.mel_decoder, frozen)
     return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config, steps))
 
 

@@ -17,7 +17,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.runtime.seeds import seed_everything
 from myxtts.models.guarded import Spoken
 from myxtts.models.mel_decoder import SpokenText
-from myxtts.synthesis.decoding import MelDecoderDecoder
+from myxtts.synthesis.decoding import TrainedMelDecoder
 from myxtts.training.checkpoint import Checkpoint
 from myxtts.training.recipes import parts_after
 from myxtts.training.steps import mel_decoder
@@ -75,7 +75,7 @@ trainer.restore(kept)
 resumed = [trainer.learn([trainer._whole_batch(batch)]).loss for _ in range(2)]
 documented = trainer.train_step(host["text"], clean["mel"], host["text_lengths"], clean["mel_lengths"])
 
-decoder = MelDecoderDecoder(model.mel_decoder, model.dvae)
+decoder = TrainedMelDecoder(model.mel_decoder, model.dvae)
 count = int(code_lengths[0])
 def wave_with(spoken_token):
     made = (codes.numpy()[0, :count], clean["latents"].numpy()[0, :count], spoken_token)

@@ -65,8 +65,8 @@ class FrozenParts:
     dvae: DVAE
     conditioning: Conditioning
     gpt: GPT
-    speaker_encoder: SpeakerEncoder | None
-    """Only where a pretrained one must stay as it is; without it, the stage trains its own."""
+    speaker_encoder: SpeakerEncoder | None = None
+    """Only where a pretrained one must stay as it is; without it, HiFi-GAN's stage trains its own."""
 
 
 class DecoderStage(TrainingStage):

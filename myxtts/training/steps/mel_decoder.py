@@ -10,17 +10,14 @@ Shapes: B clips, N codes of a clip, D width of a latent, C width of a codebook e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from myxtts.audio.mel import MelSpectrogram
-from myxtts.models.conditioning import Conditioning
-from myxtts.models.dvae import DVAE
-from myxtts.models.gpt import GPT
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.reference_mel import reference_mel
+from myxtts.training.steps.decoder import FrozenParts
 from myxtts.training.steps.mel_loss import MelLoss
 from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors, TrainingStage
 
@@ -28,21 +25,12 @@ OWN_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrozenReader:
-    """What the producer computes with, on its device."""
-
-    dvae: DVAE
-    conditioning: Conditioning
-    gpt: GPT
-
-
 class MelDecoderStage(TrainingStage):
     """The mel decoder alone learns; everything before it is frozen."""
 
     name = "decoder"
 
-    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenReader) -> None:
+    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenParts) -> None:
         self.mel_decoder = mel_decoder
         self._frozen = frozen
         self._mel = MelSpectrogram()
