@@ -27,8 +27,8 @@ from myxtts.files import writing
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
 
-CODEC_STEPS = 1500
-DECODER_STEPS = 600
+CODEC_STEPS = 1000
+DECODER_STEPS = 500
 STOP_GRACE_S = 120.0
 """How long training may take to finish its step and to save after it was told to stop."""
 
@@ -60,7 +60,7 @@ class DemoOptions:
     sentences: int = 60
     """New sentences to speak in each language."""
 
-    max_steps: int = 2700
+    max_steps: int = 2200
     """Most steps of each stage, those of the GPT: espeak's even voices are learnt in a third of a human one's."""
 
     seed: int = 0
@@ -160,7 +160,7 @@ def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
         *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.home / "cache")),
         *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
         *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed)),
-        *("--listening-weight", "0", "--code-noise", "0", "--splice", "0", "--vary-speed", "0"),
+        *("--listening-weight", "0", "--code-noise", "0", "--splice", "0", "--vary-speed", "0", "--samples", "1"),
         *("--max-steps", str(options.max_steps), "--codec-steps", str(min(CODEC_STEPS, options.max_steps))),
         *("--decoder-steps", str(min(DECODER_STEPS, options.max_steps))),
     ]
