@@ -60,7 +60,7 @@ class DemoOptions:
     sentences: int = 60
     """New sentences to speak in each language."""
 
-    max_steps: int = 2200
+    max_steps: int = 2400
     """Most steps of each stage, those of the GPT: espeak's even voices are learnt in a third of a human one's."""
 
     seed: int = 0
