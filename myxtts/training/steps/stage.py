@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -64,6 +64,8 @@ class TrainingStage(abc.ABC):
     name: StageName
     first_batches: int = 0
     """Processed batches that `fit_to` wants to see before the first step."""
+    slower_layers: ClassVar[Mapping[str, float]] = {}
+    """Layers that learn at a share of the stage's learning rate, by name."""
 
     @property
     @abc.abstractmethod
@@ -121,6 +123,12 @@ class TrainingStage(abc.ABC):
     @property
     def trainable_variables(self) -> list[Any]:
         return [v for variables in self.players.values() for v in variables]
+
+    @property
+    def rate_shares(self) -> list[float]:
+        """For each of the trainable variables the share of the learning rate that it learns at."""
+        shares = {id(v): share for name, share in self.slower_layers.items() for v in self.layers[name].weights}
+        return [shares.get(id(v), 1.0) for v in self.trainable_variables]
 
     @property
     def variables(self) -> dict[str, Any]:
