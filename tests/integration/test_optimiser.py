@@ -54,6 +54,26 @@ assert np.all((averaged >= low - 1e-6) & (averaged <= high + 1e-6)), "the averag
     )
 
 
+def test_a_variable_learns_and_decays_at_its_share_of_the_rate() -> None:
+    run_script(
+        """
+import keras, numpy as np, tensorflow as tf
+from myxtts.training.optim import AdamW
+from myxtts.training.recipes import StageRecipe
+
+recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0)
+start = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+full, third = keras.Variable(start), keras.Variable(start)
+optimizer = AdamW(recipe, [full, third], tf.distribute.get_strategy(), rate_shares=[1.0, 1 / 3])
+gradient = tf.constant(np.random.default_rng(1).normal(size=(3, 4)), tf.float32)
+optimizer.apply([gradient, gradient], optimizer.factors(0))
+moved, moved_less = full.numpy() - start, third.numpy() - start
+assert np.abs(moved).min() > 5e-3, moved
+assert np.allclose(moved_less, moved / 3, rtol=1e-3), moved_less / moved
+"""
+    )
+
+
 def test_a_gradient_is_scaled_and_only_a_player_with_a_long_one_is_clipped() -> None:
     import tensorflow as tf
 

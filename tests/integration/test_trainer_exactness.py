@@ -157,3 +157,24 @@ def test_accumulated_gradients_are_averaged_the_loss_scale_cancels_out_and_bad_b
     assert "--learning-rate" in str(seen["stopped"])
     assert "403 tokens is longer than the 402" in str(seen["refused"])
     assert "610 audio codes are more than the 605" in str(seen["refused"])
+
+
+def test_the_conditioning_learns_at_a_third_of_the_gpts_rate() -> None:
+    seen = result_of(
+        """
+config = XTTSConfig(model_size="tiny", dropout=0.0, max_steps=10, learning_rate=1e-3, **SIZES)
+trainer = XTTSTrainer(config)
+trainer.start_stage("gpt")
+parts = trainer.current_stage().layers
+before = {name: [v.numpy() for v in part.trainable_variables] for name, part in parts.items()}
+trainer.train_step(*batch(0))
+moved = {
+    name: max(float(np.max(np.abs(v.numpy() - b))) for v, b in zip(part.trainable_variables, before[name], strict=True))
+    for name, part in parts.items()
+}
+print(json.dumps(moved))
+"""
+    )
+
+    # Adam's first step is the learning rate wherever there is a gradient, and weight decay next to nothing.
+    assert seen["conditioning"] == pytest.approx(float(str(seen["gpt"])) / 3, rel=0.05)
