@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +27,8 @@ from myxtts.errors import DataError
 CLIP_TIMEOUT_SECONDS = 120.0
 """No clip that passes the duration limit takes seconds; one that takes minutes hangs its decoder."""
 _TRIES = 2
+_IDLE_ENDS_WITHIN_S = 3.0
+"""How long a worker may take to end once it has nothing to do; one that takes longer is in the middle of something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,15 @@ class PartWorker:
                 return
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
+        """End it: idle, by itself, for then it removes its copy of espeak's library; else by force."""
+        with suppress(BrokenPipeError):
+            _pipe(self._process.stdin).close()
+        try:
+            self._process.wait(_IDLE_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        _pipe(self._process.stdout).close()
 
     def log_tail(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()

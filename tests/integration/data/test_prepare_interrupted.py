@@ -133,6 +133,19 @@ def test_a_clip_that_hangs_its_decoder_is_refused_and_the_rest_goes_on(corpus: P
     assert outcomes == [False, False, True, False]
 
 
+def test_a_worker_leaves_no_copy_of_espeaks_library_behind(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    train_tokenizer("phonemes", [("abc", "en")], 300).save(tmp_path / "tokenizer.json")
+    setup = {"folder": str(tmp_path), "settings": {}, "tokenizer": str(tmp_path / "tokenizer.json")}
+
+    run_parts([PartJob(0, list_corpus(corpus).entries[:2])], setup, workers=1, on_clip=lambda refused: None)
+
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
 def test_a_full_disk_names_the_place_and_keeps_what_is_done(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "prepared"
     # Clips grow longer, so early shards fit below the limit on a file's size and later ones do not.
