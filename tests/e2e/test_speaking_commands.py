@@ -187,7 +187,7 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
     command = train_command(DemoOptions(max_steps=5), Path("c"), Path("r"))
 
     assert command[:5] == ["train", "--train-data", "c", "--run-dir", "r"]
-    assert command[-6:] == ["--max-steps", "5", "--codec-steps", "5", "--decoder-steps", "5"]
+    assert "--max-steps 5 --codec-steps 5 --decoder-steps 5" in " ".join(command)
     assert myxtts(*command, "--dry-run").returncode == 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,18 @@ def test_progress_is_written_now_and_then_and_at_the_end(tmp_path: Path) -> None
     assert [event["done"] for event in read_events(tmp_path / "events.jsonl")] == [1, 3, 5]
 
 
+@contextmanager
+def hangups(handled: signal.Handlers) -> Iterator[None]:
+    """A process as its terminal or `nohup` started it, however the tests themselves were started."""
+    before = signal.signal(signal.SIGHUP, handled)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
-    with _stop_signals() as asked_to_stop:
+    with hangups(signal.SIG_DFL), _stop_signals() as asked_to_stop:
         assert not asked_to_stop()
         os.kill(os.getpid(), signal.SIGHUP)
 
@@ -106,15 +117,12 @@ def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
 
 
 def test_a_run_under_nohup_does_not_stop_when_its_terminal_is_closed() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with hangups(signal.SIG_IGN):
         with _stop_signals() as asked_to_stop:
             os.kill(os.getpid(), signal.SIGHUP)
 
             assert not asked_to_stop()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_full_disk_that_tensorflow_finds_is_not_called_a_full_memory() -> None:
