@@ -78,7 +78,7 @@ class TrainingConfig:
     """Steps between two lines of the log."""
 
     learning_rate: float | None = None
-    """Highest learning rate; without it, the recipe's of the stage."""
+    """Highest learning rate; without it, the recipe's of the stage. The GPT's conditioning learns at a third of it."""
 
     alignment_weight: float = field(default=FROM_PRESET)
     """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner.

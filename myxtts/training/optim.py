@@ -80,7 +80,7 @@ class AdamW:
         adam = {name: tf.constant(value) for name, value in settings.items()}
         adam.update(beta1_power=power_1, beta2_power=power_2)
         rates = {share: rate * share for share in set(self._rate_shares)}
-        losses = {share: rate * self._recipe.weight_decay for share, rate in rates.items()}
+        lost = {share: own_rate * self._recipe.weight_decay for share, own_rate in rates.items()}
         for number, target in enumerate(self._targets):
             share = self._rate_shares[number]
             average = (self._averages[number], fresh) if self._averages else ()
@@ -90,7 +90,7 @@ class AdamW:
                 args=(self._moments[number], self._squares[number], gradients[number], *average),
                 kwargs={
                     "adam": {**adam, "lr": rates[share]},
-                    "lost": losses[share] if self._decays[number] else None,
+                    "lost": lost[share] if self._decays[number] else None,
                 },
                 group=False,
             )
