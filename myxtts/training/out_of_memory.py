@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from myxtts.config.data import DataConfig
+from myxtts.config.training import Stage
 from myxtts.errors import TrainingError
 from myxtts.runtime.plan import DevicePlan, DeviceRole
 from myxtts.training.run_folder import make_room
@@ -43,6 +45,13 @@ def batch_in_words(tensors: Mapping[str, Any]) -> str:
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     clips = next(iter(shapes.values()))[0]
     return f"a batch of {clips} clips ({', '.join(f'{name} {shape}' for name, shape in shapes.items())})"
+
+
+def limits_in_words(limits: DataConfig, stage: Stage) -> str:
+    """A batch that is not at hand, by how large it may be."""
+    clips = [] if limits.batch_size is None else [f"{limits.batch_size} clips"]
+    seconds = [] if limits.batch_seconds is None else [f"{limits.batch_seconds:g} s of audio"]
+    return f"a batch of {' and '.join(clips + seconds)} of stage {stage}"
 
 
 def asked_for(message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from myxtts.training.alignment import Alignments, aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.optim import AdamW
-from myxtts.training.out_of_memory import out_of_memory
+from myxtts.training.out_of_memory import limits_in_words, out_of_memory
 from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
@@ -45,6 +45,7 @@ from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
 from myxtts.training.stage_length import length_of
 from myxtts.training.stage_order import refuse_to_shift_ground
 from myxtts.training.steps.codec import CodecStage
+from myxtts.training.steps.gpt import IGNORED_SPREAD, REFERENCE_SPREAD
 from myxtts.training.steps.mel_decoder import MelDecoderStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
@@ -106,7 +107,8 @@ class StageRun:
             finished = self._run()
         except tf.errors.ResourceExhaustedError as error:
             # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
-            raise out_of_memory(error, self.trainer.plan, self._batch_words()) from error
+            limits = with_batches_of(recipe_for(self.config, self.stage), self.config.data)
+            raise out_of_memory(error, self.trainer.plan, limits_in_words(limits, self.stage)) from error
         if finished:
             self._optimizer.adopt_averages()
         return finished
@@ -164,13 +166,6 @@ class StageRun:
                 except (MyXTTSError, OSError, tf.errors.OpError) as error:
                     logger.warning("What was learnt since the last checkpoint is lost: %s", error)
             raise
-
-    def _batch_words(self) -> str:
-        recipe = recipe_for(self.config, self.stage)
-        limits = with_batches_of(recipe, self.config.data)
-        clips = [] if limits.batch_size is None else [f"{limits.batch_size} clips"]
-        seconds = [] if limits.batch_seconds is None else [f"{limits.batch_seconds:g} s of audio"]
-        return f"a batch of {' and '.join(clips + seconds)} of stage {self.stage}"
 
     # Beginning
 
@@ -335,6 +330,7 @@ class StageRun:
                 loss = figures.get("loss")
                 if loss is not None:
                     self.events.write("validation", stage=self.stage, step=step, **figures)
+                self._warn_of_one_voice(figures)
                 if self._on_validation is not None:
                     self._on_validation(self.stage, step)
         if last or step % training.checkpoint_every == 0 or loss is not None:
@@ -347,7 +343,18 @@ class StageRun:
         """Held-out losses over the same few batches each time; empty where no batch can be made."""
         if self._validation is None:
             self._validation = self._validation_batches()
-        return self.trainer.evaluate(self._validation) if self._validation else {}
+        if not self._validation:
+            return {}
+        together = self.trainer.current_stage().look_over([batch.replicas[0] for batch in self._validation])
+        return {**self.trainer.evaluate(self._validation), **together}
+
+    def _warn_of_one_voice(self, figures: Mapping[str, float]) -> None:
+        several = len(np.unique(self._train.prepared.index.speaker[self._train.clips])) > 1
+        if several and figures.get(REFERENCE_SPREAD, 1.0) < IGNORED_SPREAD:
+            self._warn(
+                "the references are ignored: all of them give the same voice",
+                "the GPT does not come back from that; start over with --fresh and a lower --learning-rate",
+            )
 
     def _validation_batches(self) -> list[DeviceBatch]:
         if not len(self._held_out.clips):

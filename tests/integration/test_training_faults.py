@@ -96,6 +96,38 @@ def test_a_leak_of_1_mb_a_step_and_a_starving_model_device_are_reported_with_rat
     assert "--data-gpu" in starving["hint"]
 
 
+ONE_AFTER_ANOTHER = """
+import json, sys
+from myxtts.cli.main import main
+
+for flags in json.loads(sys.argv[1]):
+    assert main(["train", *flags]) == 0
+"""
+
+
+@pytest.mark.slow
+def test_a_gpt_that_came_to_ignore_its_references_says_so_where_there_is_more_than_one_voice(tmp_path: Path) -> None:
+    def flags(voices: int) -> list[list[str]]:
+        write_demo_corpus(tmp_path / f"of-{voices}", DemoSettings(minutes=0.5, voices=voices), workers=1)
+        # A few steps at a hundred times the rate do what some hundred do at three times.
+        steps = ("--codec-steps", "1", "--gpt-steps", "4", "--learning-rate", "0.1")
+        both = (*steps, "--samples", "0", "--alignment-weight", "0", "--val-data", str(tmp_path / "others"))
+        whole = arguments(tmp_path / f"of-{voices}", tmp_path / f"run-{voices}", *both)[1:]
+        return [[*whole, "--stage", "codec"], [*whole, "--stage", "gpt"]]
+
+    write_demo_corpus(tmp_path / "others", DemoSettings(minutes=0.4, seed=7), workers=1)
+    result = run_forked("-c", ONE_AFTER_ANOTHER, json.dumps(flags(3) + flags(1)))
+
+    assert result.returncode == 0, result.stderr
+    seen = {voices: events(tmp_path / f"run-{voices}") for voices in (3, 1)}
+    spread = {voices: [e["reference_spread"] for e in own if "reference_spread" in e] for voices, own in seen.items()}
+    assert 0 < spread[3][-1] < 0.05
+    assert 0 < spread[1][-1] < 0.05
+    warnings = {voices: [e["message"] for e in own if e["event"] == "warning"] for voices, own in seen.items()}
+    assert warnings == {3: ["the references are ignored: all of them give the same voice"], 1: []}
+    assert "start over with --fresh and a lower --learning-rate" in result.stderr
+
+
 HUNGRY = """
 import json
 import numpy as np

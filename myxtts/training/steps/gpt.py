@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from myxtts.audio.mel import MelSpectrogram
@@ -29,6 +30,10 @@ _TEXT_SITE = _NOISE_SITE + 2
 CONDITIONING_RATE_SHARE = 1 / 3
 """Of the GPT's learning rate. The perceiver's attention has no norm before it: a little too fast, and within some
 hundred steps its latents see nothing but themselves and every reference gives the same voice, for good."""
+REFERENCE_SPREAD = "reference_spread"
+IGNORED_SPREAD = 0.05
+"""A spread of the references below this is none: it was 0.4 to 0.6 in voices that follow them, and at most 0.011 in
+those that had come to ignore them."""
 
 
 class GPTStage(TrainingStage):
@@ -139,6 +144,16 @@ class GPTStage(TrainingStage):
         if heads:
             terms["alignment"] = LossTerm(losses.alignment, self._alignment_weight)
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})
+
+    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
+        """How far the latents of the references are from their mean, as a share of their length: near 0, the GPT is
+        told the same of every voice. No loss shows it, for the codes already spoken tell the voice as well."""
+        latents = [self.conditioning(batch["reference"], batch["reference_lengths"]).numpy() for batch in batches]
+        latents_NK = np.concatenate([own.reshape(len(own), -1) for own in latents])
+        if len(latents_NK) < 2:
+            return {}
+        apart, length = np.linalg.norm(latents_NK - latents_NK.mean(axis=0)), np.linalg.norm(latents_NK)
+        return {REFERENCE_SPREAD: float(apart / length)}
 
 
 def without_some(text_lengths_B: tf.Tensor, share: float, seed: tf.Tensor) -> tf.Tensor:

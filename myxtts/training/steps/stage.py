@@ -11,7 +11,7 @@ terms that name it. The first player is the one that the stage is for; the stage
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -113,6 +113,10 @@ class TrainingStage(abc.ABC):
     @abc.abstractmethod
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         """The loss of one replica's batch; `seed` turns dropout on. Runs inside a tf.function."""
+
+    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
+        """Figures that held-out batches give together, beside the means of their losses; none by default."""
+        return {}
 
     def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:  # noqa: B027
         """What changes beside the optimiser's variables after a step; nothing by default."""
