@@ -156,47 +156,34 @@ class Training:
         alignments: Any = None,
     ) -> None:
         """A `trainer` that has learnt before brings its compiled functions along."""
-        from myxtts.config.config import XTTSConfig
-        from myxtts.config.data import DataConfig
-        from myxtts.config.model import ModelConfig
-        from myxtts.data.batching import batches
         from myxtts.pipeline import SequentialPipeline
-        from myxtts.training.recipes import recipe_for
-        from myxtts.training.sources import DrawnBatches, size_of
-        from myxtts.training.steps.gpt import GPTStage
-        from myxtts.training.trainer import XTTSTrainer
+        from myxtts.training.sources import size_of
 
-        # The preset's vocabulary, which is XTTS's, unless the corpus has more tokens than that.
-        vocabulary = max(ModelConfig(model_size=size).text_vocab, prepared.tokenizer.size)
-        model = ModelConfig(model_size=size, text_vocab=vocabulary)
-        config = XTTSConfig(model=model, data=DataConfig(batch_size=CLIPS_A_BATCH))
-        recipe = recipe_for(config, "gpt")
-        self.trainer = trainer or XTTSTrainer(config)
-        if trainer is None:
-            self.trainer.start_stage("gpt", recipe)
-        stage = self.trainer.current_stage()
-        assert isinstance(stage, GPTStage)
-        if trainer is None:
-            stage.initialise(0)
-        clips, _ = prepared.split()
-        source = DrawnBatches(
-            batches(prepared, config=config.data, seed=0, clips=clips),
-            prepared,
-            clips,
-            seed=0,
-            reference_seconds=reference_seconds or recipe.reference_seconds,
-            alignments=alignments or even_alignments(prepared),
-        )
+        self.trainer = trainer or _new_trainer(prepared, size)
         self.batch_bytes = 0
         """Of the batch learnt last, as it travels from the data device to the model's."""
         plan = self.trainer.plan
         self.pipeline = SequentialPipeline(
-            source,
-            stage.process,
+            self._source(prepared, reference_seconds, alignments or even_alignments(prepared)),
+            self.trainer.current_stage().process,
             data_device=plan.producer_device,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=2,
             measure=size_of,
+        )
+
+    def _source(self, prepared: Any, reference_seconds: float | None, alignments: Any) -> Any:
+        from myxtts.data.batching import batches
+        from myxtts.training.sources import DrawnBatches
+
+        clips, _ = prepared.split()
+        return DrawnBatches(
+            batches(prepared, config=self.trainer.config.data, seed=0, clips=clips),
+            prepared,
+            clips,
+            seed=0,
+            reference_seconds=reference_seconds or self.trainer.recipe.reference_seconds,
+            alignments=alignments,
         )
 
     def step(self) -> float:
@@ -205,6 +192,22 @@ class Training:
         self.batch_bytes = sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in batch.tensors.values())
         self.trainer.learn([batch])
         return float(batch.size.padded_seconds)
+
+
+def _new_trainer(prepared: Any, size: str) -> Any:
+    """At the first step of stage gpt, from scratch."""
+    from myxtts.config.config import XTTSConfig
+    from myxtts.config.data import DataConfig
+    from myxtts.config.model import ModelConfig
+    from myxtts.training.trainer import XTTSTrainer
+
+    # The preset's vocabulary, which is XTTS's, unless the corpus has more tokens than that.
+    vocabulary = max(ModelConfig(model_size=size).text_vocab, prepared.tokenizer.size)
+    model = ModelConfig(model_size=size, text_vocab=vocabulary)
+    trainer = XTTSTrainer(XTTSConfig(model=model, data=DataConfig(batch_size=CLIPS_A_BATCH)))
+    trainer.start_stage("gpt")
+    trainer.current_stage().initialise(0)
+    return trainer
 
 
 def even_alignments(prepared: Any) -> Any:
