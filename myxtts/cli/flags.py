@@ -60,6 +60,7 @@ def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("config", "model_size", "optimization_level", "init_from", "run_dir"):
         first.add_argument(f"--{name.replace('_', '-')}", f"--{name}")  # both spellings, as the full parse takes them
+    first.add_argument("--init-parts", "--init_parts", nargs="*", default=())
     first.add_argument("--fresh", action="store_true")
     try:
         known, _ = first.parse_known_args(list(argv))
@@ -72,7 +73,8 @@ def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
         from myxtts.training.initial_voice import settings_beneath
 
         run_dir = None if known.fresh else flat.get("run_dir", TrainingConfig().run_dir)
-        flat = settings_beneath(flat["init_from"], run_dir) | flat
+        parts = known.init_parts or flat.get("init_parts", ())
+        flat = settings_beneath(flat["init_from"], run_dir, parts) | flat
     return XTTSConfig(**flat)
 
 

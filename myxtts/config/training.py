@@ -16,7 +16,9 @@ VOICE_PARTS: tuple[VoicePart, ...] = get_args(VoicePart)
 """In the order in which a voice has them."""
 ALIGNMENT_WEIGHT = 0.5
 AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "splice": 0.7, "text_dropout": 0.1, "vary_speed": 0.08}
-"""From scratch; a voice that came from much speech has no need of it."""
+"""A GPT that came from much speech has no need of it."""
+FROM_SCRATCH = {"alignment_weight": ALIGNMENT_WEIGHT, **AGAINST_LEARNING_BY_HEART}
+"""How a GPT learns that no voice brought, unless it is told otherwise."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
 
@@ -82,26 +84,28 @@ class TrainingConfig:
 
     alignment_weight: float = field(default=FROM_PRESET)
     """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner.
-    0.5 unless given; with --init-from, 0 where the voice was trained without."""
+    0.5 unless given; 0 for the GPT of an --init-from voice that was trained without."""
 
     listening_weight: float = 4.0
     """Share of the codec's loss for what an aligner hears in its speech and in the recording; 0 compares mels only."""
 
     code_noise: float = field(default=FROM_PRESET)
     """Share of the codes that the GPT reads while learning that are others than the clip's, so that little speech is
-    not learnt by heart. 0.1 unless given; with --init-from 0."""
+    not learnt by heart. 0.1 unless given; 0 for the GPT of an --init-from voice."""
 
     text_dropout: float = field(default=FROM_PRESET)
     """Share of the clips whose text the GPT does not see while learning: it gets to know how speech goes on whatever is
-    said, which speaking is guided away from (synth --guidance). 0.1 unless given; with --init-from 0."""
+    said, which speaking is guided away from (synth --guidance). 0.1 unless given; 0 for the GPT of an --init-from
+    voice."""
 
     splice: float = field(default=FROM_PRESET)
     """Share of the clips that the GPT learns with the end of another clip of the same speaker from some word on, so
-    that little speech is not learnt by heart; it needs an aligner. 0.7 unless given; with --init-from 0."""
+    that little speech is not learnt by heart; it needs an aligner. 0.7 unless given; 0 for the GPT of an --init-from
+    voice."""
 
     vary_speed: float = field(default=FROM_PRESET)
     """Each time the GPT learns a clip it is up to this share faster or slower and its codes begin elsewhere, so that
-    little speech is not learnt by heart. 0.08 unless given; with --init-from 0."""
+    little speech is not learnt by heart. 0.08 unless given; 0 for the GPT of an --init-from voice."""
 
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
@@ -154,7 +158,7 @@ class TrainingConfig:
         at_least("--checkpoint-every", self.checkpoint_every, 1, hint="the default is 500 steps")
         at_least("--validate-every", self.validate_every, 1, hint="the default is 500 steps")
         in_range("--samples", self.samples, 0, 16, hint="2 is enough to hear how it goes; 0 turns them off")
-        at_least("--epochs", self.epochs, 1, hint="leave it out for at most 100")
+        at_least("--epochs", self.epochs, 1, hint="leave it out for the recipe's steps")
         at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
         for name in ("codec_steps", "gpt_steps", "decoder_steps"):
             at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="leave it out for the recipe's")
@@ -164,13 +168,11 @@ class TrainingConfig:
         check_seed(self.seed)
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
         # What a voice was trained with is known only once it is read: see myxtts.training.initial_voice.
-        if self.alignment_weight is FROM_PRESET and self.init_from is None:
-            object.__setattr__(self, "alignment_weight", ALIGNMENT_WEIGHT)
+        for name, value in FROM_SCRATCH.items() if self.init_from is None else ():
+            if getattr(self, name) is FROM_PRESET:
+                object.__setattr__(self, name, value)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
         in_range("--listening-weight", self.listening_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
-        for name, share in AGAINST_LEARNING_BY_HEART.items():
-            if getattr(self, name) is FROM_PRESET:
-                object.__setattr__(self, name, share if self.init_from is None else 0.0)
         in_range("--splice", self.splice, 0.0, 1.0, hint="0.7 from scratch, 0 to leave it out")
         in_range("--text-dropout", self.text_dropout, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
         in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")

@@ -172,7 +172,7 @@ class Generator:
             min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
             max_codes_B=tf.constant(most),
             sampling=sampling_tensors(sampling, self.gpt.config.audio_codes + 2),
-            guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance),
+            guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance, tf.float32),
         )
         latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
         expected = self.gpt.config.conditioning_latents, self.gpt.config.gpt_width

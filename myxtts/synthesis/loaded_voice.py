@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,7 @@ class Voice:
     @property
     def sampling(self) -> Sampling:
         """How it draws codes unless it is told otherwise."""
-        if self.published_sampling is not None:
-            return self.published_sampling
-        usual = Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT
+        usual = self.published_sampling or (Sampling() if self.alignment_heads else WITHOUT_ALIGNMENT)
         return replace(usual, guidance=GUIDANCE) if self.guided else usual
 
 
@@ -71,14 +70,23 @@ def load_voice(path: str | Path) -> Voice:
     config = read_voice_config(folder)
     parts = build_parts(config.model, names)
     load_parts(folder, parts)
-    longest = facts.get("longest_tokens", PIECE_TOKENS)
-    return Voice(
+    return voice_with(
+        facts,
         parts=parts,
         names=tuple(names),
         config=config,
         tokenizer=read_voice_tokenizer(folder),
         digest=manifest["sha256"],
         speakers=load_speakers(folder),
+    )
+
+
+def voice_with(facts: Mapping[str, Any], *, config: XTTSConfig, **given: Any) -> Voice:
+    """A voice of which the facts of its manifest are true; `given` is what else `Voice` wants."""
+    longest = facts.get("longest_tokens", PIECE_TOKENS)
+    return Voice(
+        config=config,
+        **given,
         languages=tuple(facts.get("languages", ())),
         longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
         reference_seconds=facts.get("reference_seconds", XTTS_REFERENCE_SECONDS),

@@ -39,6 +39,8 @@ class SpeechReport:
     phonemes where the voice reads those)."""
     language_note: str | None = None
     """In words, why the language may come out wrong; None where nothing speaks against it."""
+    guidance_note: str | None = None
+    """In words, why guidance does this voice no good; None where it does, or is off."""
     elapsed_s: float = 0.0
     first_sound_s: float | None = None
     """From the call to the first samples."""
@@ -59,7 +61,7 @@ class SpeechReport:
 
     def lines(self) -> list[str]:
         """What a person should know; empty where all went well."""
-        lines = [self.language_note] if self.language_note else []
+        lines = [note for note in (self.language_note, self.guidance_note) if note]
         lines += [f"{_short(piece.text)}: {piece.note}" for piece in self.pieces if piece.note]
         if self.unspoken:
             lines.append(f"not spoken: {' '.join(map(_visible, self.unspoken))}")

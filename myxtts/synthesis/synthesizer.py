@@ -152,6 +152,8 @@ class Synthesizer:
         began = time.perf_counter()
         report.decoder = self._decoder.name
         report.language_note = language_note(text, manner.language, self.voice.languages)
+        if manner.sampling.guidance > 1 and not self.voice.guided:
+            report.guidance_note = "--guidance does this voice no good: it never learnt to speak without a text"
         planned = self._plan(text, manner.language)
         report.unspoken = tuple(sorted(self.voice.tokenizer.unknown(text, manner.language)))
         for made in self._parts(planned, manner, streamed):

@@ -92,7 +92,7 @@ def alignments_of(
     None when it was asked to stop before they were found. A network that has learnt, and the clips that are aligned by
     then, are kept: the next run goes on from there.
     """
-    key = _key(train, clips, steps)
+    key = _key(train, clips, _longest_kept(train, clips, steps))
     corpora = [train, *(other for other in others if other.path != train.path)]
     paths = [corpus.path / f"alignment-{key}.npz" for corpus in corpora]
     kept = [_load(path) for path in paths]
@@ -130,9 +130,10 @@ def aligner_of(
     None when it was asked to stop meanwhile; what has learnt to its end is kept even then.
     """
     aligner = Aligner(train.tokenizer)
-    path = train.path / f"alignment-{_key(train, clips, steps)}.network.npz"
+    steps = _longest_kept(train, clips, steps)
+    path = _network_path(train, clips, steps)
     if not aligner.restore(path):
-        if not aligner.learn(train, clips, min(steps, ALIGNER_STEPS), should_stop, progress):
+        if not aligner.learn(train, clips, steps, should_stop, progress):
             return None
         aligner.save(path)
         if should_stop():
@@ -261,8 +262,20 @@ class Aligner:
 
 def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(clips, "<i8").tobytes())
-    digest.update(json.dumps([prepared.fingerprint, min(steps, ALIGNER_STEPS), _VERSION, _SEED]).encode())
+    digest.update(json.dumps([prepared.fingerprint, steps, _VERSION, _SEED]).encode())
     return digest.hexdigest()[:16]
+
+
+def _longest_kept(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> int:
+    """How long the aligner learns for a stage of so many steps: not longer than the stage, unless another stage has
+    paid for more. One that a stage began with stays its own."""
+    brief = min(steps, ALIGNER_STEPS)
+    kept = [length for length in (brief, ALIGNER_STEPS) if _network_path(prepared, clips, length).is_file()]
+    return (kept or [brief])[0]
+
+
+def _network_path(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> Path:
+    return prepared.path / f"alignment-{_key(prepared, clips, steps)}.network.npz"
 
 
 def _load(path: Path) -> Alignments | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
-from myxtts.config.training import ALIGNMENT_WEIGHT, VOICE_PARTS, Stage, VoicePart
+from myxtts.config.training import FROM_SCRATCH, VOICE_PARTS, Stage, VoicePart
 from myxtts.data.corpora import list_corpus
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
@@ -49,7 +49,6 @@ _NOT_SIZES = ("dropout", "text_vocab")
 _TOGETHER: dict[VoicePart, tuple[VoicePart, ...]] = {
     "gpt": ("dvae", "conditioning"),
     "conditioning": ("gpt",),
-    "mel_decoder": ("gpt",),
     "hifigan": ("gpt", "speaker_encoder"),
 }
 """A GPT speaks the codes of one DVAE, a decoder understands the latents of one GPT."""
@@ -102,13 +101,24 @@ def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
     return InitialVoice(folder, config.model, read_voice_tokenizer(run.voice), config.training.init_parts, facts)
 
 
-def settings_beneath(path: str | Path, run_dir: str | Path | None = None) -> dict[str, Any]:
+def settings_beneath(
+    path: str | Path, run_dir: str | Path | None = None, init_parts: Iterable[str] = ()
+) -> dict[str, Any]:
     """The settings that a voice brings, as defaults beneath YAML and flags."""
     voice = read_initial(path, run_dir)
     return {
         **dataclasses.asdict(voice.model),
         "text_frontend": voice.tokenizer.frontend,
-        "alignment_weight": ALIGNMENT_WEIGHT if voice.aligned else 0.0,
+        **_learning(voice, init_parts or voice.parts),
+    }
+
+
+def _learning(voice: InitialVoice, parts: Iterable[str]) -> dict[str, float]:
+    """How the GPT learns unless it is told otherwise: gently where the voice brought it."""
+    if "gpt" not in parts:
+        return FROM_SCRATCH
+    return {
+        name: value if name == "alignment_weight" and voice.aligned else 0.0 for name, value in FROM_SCRATCH.items()
     }
 
 
@@ -127,23 +137,28 @@ def settled(config: XTTSConfig, *, fresh: bool = False, over_voice: bool = False
             f"--init-from {training.init_from} is the run's own voice",
             hint="leave --init-from out to continue the run, or choose another --run-dir",
         )
-    # A mel decoder reads what one GPT makes with one vocabulary, and learns in minutes: after this one's GPT, anew.
     parts = _in_order(training.init_parts or [part for part in voice.parts if part != "mel_decoder"])
+    # Its weights are for that vocabulary too, and of no use once the GPT has learnt on.
+    if "mel_decoder" in parts:
+        raise ConfigError(
+            "--init-parts names mel_decoder, which reads what one GPT makes of one vocabulary",
+            hint="leave it out: stage decoder learns another one in minutes",
+        )
     if absent := [part for part in parts if part not in voice.parts]:
         raise ConfigError(
             f"--init-parts names {absent[0]}, and {voice.folder} has {', '.join(voice.parts)}",
             hint="name parts that the voice has, or leave --init-parts out",
         )
     _check_together(parts)
-    weight: float | None = training.alignment_weight
-    if weight is None:
-        weight = ALIGNMENT_WEIGHT if voice.aligned else 0.0
+    learning: dict[str, Any] = {
+        name: value for name, value in _learning(voice, parts).items() if getattr(training, name) is None
+    }
     return dataclasses.replace(
         config,
         data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice, over_voice)),
         model=_sizes(config.model, voice),
         training=dataclasses.replace(
-            training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, alignment_weight=weight
+            training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, **learning
         ),
     )
 

@@ -36,11 +36,6 @@ def speakers_of(prepared: PreparedCorpus, clips: np.ndarray) -> list[Speaker]:
     return speakers
 
 
-def reference_seconds(config: XTTSConfig) -> float:
-    """How long a reference is that the voice was trained with."""
-    return recipe_for(config, "gpt").reference_seconds
-
-
 def facts_of(
     prepared: PreparedCorpus,
     clips: np.ndarray,
@@ -57,7 +52,7 @@ def facts_of(
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     return {
         "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
-        "reference_seconds": reference_seconds(config),
+        "reference_seconds": recipe_for(config, "gpt").reference_seconds,
         "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
         "guided": config.training.text_dropout > 0,
         "languages": [prepared.languages[number] for number in np.unique(prepared.index.language[clips])],
@@ -67,9 +62,9 @@ def facts_of(
 
 def with_what_it_brought(facts: dict[str, Any], before: dict[str, Any], brought: Sequence[str]) -> dict[str, Any]:
     """The facts of a voice that began as another one: how codes are drawn from it, and what it spoke already."""
-    kept = {"sampling": before["sampling"]} if "sampling" in before else {}
     if "gpt" not in brought:
-        return facts | kept
+        return facts
+    kept = {"sampling": before["sampling"]} if "sampling" in before else {}
     if before.get("guided"):
         kept["guided"] = True
     # Where it is not known what the voice spoke before, what it speaks now is not known either.

@@ -264,9 +264,17 @@ class TrainingRun:
             load_parts(voice, trainer.model)
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
+        speakers = self._speakers()
+        parts = self._parts_after(stage)
+        facts = self._facts(trainer) | {TRAINED_TO: [stage, trainer.step_number]}
+        with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=make_room()):
+            save_speakers(self._folder.voice, speakers)
+            save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, facts)
+
+    def _facts(self, trainer: Any) -> dict[str, Any]:
+        """What the voice's manifest says of the training so far."""
         from myxtts.training.publishing import facts_of, with_what_it_brought
 
-        speakers = self._speakers()
         before = voice_facts(self._folder.voice)
         facts = facts_of(
             self._train.prepared,
@@ -275,13 +283,7 @@ class TrainingRun:
             self._alignment_heads(trainer),
             learnt_from=before.get(LEARNT_FROM, ()),
         )
-        facts[TRAINED_TO] = [stage, trainer.step_number]
-        if self._brought:
-            facts = with_what_it_brought(facts, before, self._brought)
-        parts = self._parts_after(stage)
-        with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=make_room()):
-            save_speakers(self._folder.voice, speakers)
-            save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, facts)
+        return with_what_it_brought(facts, before, self._brought) if self._brought else facts
 
     def _parts_after(self, stage: Stage) -> list[str]:
         """What the voice has once the stage is done: what it brought, what this run trained before, and this."""
@@ -307,7 +309,7 @@ class TrainingRun:
         maker = SampleMaker(
             trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
         )
-        return lambda stage, step: maker.make(stage, step, self._parts_after(stage), self._alignment_heads(trainer))
+        return lambda stage, step: maker.make(stage, step, self._parts_after(stage), self._facts(trainer))
 
     def _alignment_heads(self, trainer: Any) -> AlignmentHeads:
         """Heads that were taught where the speech is in the text; read when speaking, for timings and guards."""

@@ -6,7 +6,7 @@ A sample that fails is a warning and never the end of a run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,12 @@ from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.config.training import Stage
 from myxtts.data.records import ClipRecord
 from myxtts.errors import MyXTTSError
-from myxtts.models.gpt import AlignmentHeads
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.synthesis.decoding import CodecDecoder
-from myxtts.synthesis.loaded_voice import Voice
+from myxtts.synthesis.loaded_voice import Voice, voice_with
 from myxtts.synthesis.references import Speaker
 from myxtts.synthesis.synthesizer import Synthesizer, quick_guards
-from myxtts.training.publishing import reference_seconds
 from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -52,11 +50,11 @@ class SampleMaker:
         self._codec: CodecDecoder | None = None
         self._mel = MelSpectrogram()
 
-    def make(self, stage: Stage, step: int, parts: Sequence[str], alignment_heads: AlignmentHeads = ()) -> None:
-        """`parts` are those that the stage leaves trained."""
+    def make(self, stage: Stage, step: int, parts: Sequence[str], facts: Mapping[str, Any]) -> None:
+        """`parts` are those that the stage leaves trained, `facts` are what the voice's manifest will say."""
         for number, clip in enumerate(self._clips):
             try:
-                wave, rate = self._sample(stage, clip, parts, alignment_heads)
+                wave, rate = self._sample(stage, clip, parts, facts)
                 name = f"{stage}-{step:07d}-{number + 1}"
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +69,7 @@ class SampleMaker:
                 logger.debug("what stopped the sample", exc_info=error)
 
     def _sample(
-        self, stage: Stage, clip: ClipRecord, parts: Sequence[str], alignment_heads: AlignmentHeads
+        self, stage: Stage, clip: ClipRecord, parts: Sequence[str], facts: Mapping[str, Any]
     ) -> tuple[np.ndarray, int]:
         if stage == "codec":
             if self._codec is None:
@@ -79,7 +77,7 @@ class SampleMaker:
             with tf.device(self._trainer.model_device):
                 return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
         if self._synthesizer is None or self._synthesizer.voice.names != tuple(parts):
-            voice = self._voice(tuple(parts), alignment_heads)
+            voice = self._voice(tuple(parts), facts)
             self._synthesizer = Synthesizer(voice, device=self._trainer.model_device)
         # The weights have changed since the last sample: its latents are of an older model.
         self._synthesizer.forget_references()
@@ -100,18 +98,15 @@ class SampleMaker:
         wave = clip.wave if speaker is None else speaker.wave
         return np.asarray(wave, np.float32) / 32768.0
 
-    def _voice(self, parts: tuple[str, ...], alignment_heads: AlignmentHeads) -> Voice:
-        return Voice(
+    def _voice(self, parts: tuple[str, ...], facts: Mapping[str, Any]) -> Voice:
+        return voice_with(
+            facts,
             parts=self._trainer.model,
             names=parts,
             config=self._trainer.config,
             tokenizer=self._tokenizer,
             digest="",
             speakers=self._speakers,
-            longest_tokens=self._trainer.config.model.max_text_tokens,
-            reference_seconds=reference_seconds(self._trainer.config),
-            alignment_heads=tuple((layer, head) for layer, head in alignment_heads),
-            guided=self._trainer.config.training.text_dropout > 0,
         )
 
 

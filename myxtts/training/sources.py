@@ -42,6 +42,7 @@ class DrawnBatches:
         alignments: Alignments | None = None,
         splice: float = 0.0,
         vary_speed: float = 0.0,
+        text_dropout: float = 0.0,
     ) -> None:
         self._source = source
         self._prepared = prepared
@@ -49,7 +50,7 @@ class DrawnBatches:
         self._reference_seconds = reference_seconds
         self._alignments = alignments
         self._splicer = Splicer(prepared, clips, alignments, splice) if splice and alignments is not None else None
-        self._vary_speed = vary_speed
+        self._vary_speed, self._text_dropout = vary_speed, text_dropout
         self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
     @property
@@ -72,6 +73,8 @@ class DrawnBatches:
             self._splicer.splice(batch, random)
         if self._vary_speed:
             vary_speed(batch, self._vary_speed, random)
+        if self._text_dropout:
+            hide_texts(batch, self._text_dropout, random)
         return batch
 
     def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -115,6 +118,11 @@ def vary_speed(batch: dict[str, Any], share: float, random: np.random.Generator)
             aligned = batch["alignment"][row]
             codes = (np.arange(len(aligned)) * speed + start / samples_per_code).astype(int)
             batch["alignment"][row] = aligned[np.minimum(codes, codes_of(length) - 1)]
+
+
+def hide_texts(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:
+    """About a share of the clips have no text: what is said is to be told from the speech before it alone."""
+    batch["text_lengths"] = np.where(random.random(len(batch["text_lengths"])) < share, 0, batch["text_lengths"])
 
 
 def _group_by_speaker(prepared: PreparedCorpus, clips: np.ndarray) -> dict[int, np.ndarray]:

@@ -184,6 +184,7 @@ class StageRun:
             alignments=self._alignments.get(corpus.prepared.path),
             splice=self.config.training.splice if varied else 0.0,
             vary_speed=self.config.training.vary_speed if varied else 0.0,
+            text_dropout=self.config.training.text_dropout if varied and self.stage == "gpt" else 0.0,
         )
 
     @property
@@ -345,12 +346,12 @@ class StageRun:
             self._validation = self._validation_batches()
         if not self._validation:
             return {}
-        together = self.trainer.current_stage().look_over([batch.replicas[0] for batch in self._validation])
+        with get_device_context(self.trainer.plan.model.name):
+            together = self.trainer.current_stage().look_over([batch.replicas[0] for batch in self._validation])
         return {**self.trainer.evaluate(self._validation), **together}
 
     def _warn_of_one_voice(self, figures: Mapping[str, float]) -> None:
-        several = len(np.unique(self._train.prepared.index.speaker[self._train.clips])) > 1
-        if several and figures.get(REFERENCE_SPREAD, 1.0) < IGNORED_SPREAD:
+        if figures.get(REFERENCE_SPREAD, 1.0) < IGNORED_SPREAD:
             self._warn(
                 "the references are ignored: all of them give the same voice",
                 "the GPT does not come back from that; start over with --fresh and a lower --learning-rate",

@@ -48,7 +48,6 @@ def make_stage(
             dvae,
             alignment_weight=config.training.alignment_weight or 0.0,
             code_noise=config.training.code_noise,
-            text_dropout=config.training.text_dropout,
             alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
         )
     frozen = FrozenParts(

@@ -292,7 +292,9 @@ class XTTSTrainer:
     def _shares(self, batch: Tensors) -> dict[str, tf.Tensor]:
         counts = self.current_stage().counts(batch)
         totals = sum_over_replicas(list(counts.values()))
-        return {name: count / total for (name, count), total in zip(counts.items(), totals, strict=True)}
+        # A term may have no position at all: the alignment of a batch whose texts are all hidden.
+        each = zip(counts.items(), totals, strict=True)
+        return {name: tf.math.divide_no_nan(count, total) for (name, count), total in each}
 
     # Validation
 

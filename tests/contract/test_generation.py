@@ -116,6 +116,7 @@ def test_guided_codes_are_those_that_the_words_make_likelier(gpt: GPT, generator
     latents, text, lengths = voice_and_text(3)
     guided = Sampling(temperature=0.0, guidance=2.5)
     made = generator.generate(latents, text, lengths, sampling=guided, min_codes=40, max_codes=40)
+    generator.generate(latents, text, lengths, sampling=replace(guided, guidance=2), max_codes=1)  # a whole number too
     plain = generator.generate(latents, text, lengths, sampling=Sampling(temperature=0.0), min_codes=40, max_codes=40)
 
     told, untold = (

@@ -14,13 +14,13 @@ from myxtts.training.alignment import Alignments, alignments_of
 from tests.corpus_maker import make_ljspeech, settings
 
 
-def aligned(prepared: PreparedCorpus, *, stop_after: int | None = None) -> list[Alignments] | None:
+def aligned(prepared: PreparedCorpus, *, steps: int = 1, stop_after: int | None = None) -> list[Alignments] | None:
     """`stop_after`: how often it may ask whether to stop before the answer is yes."""
     asked = iter(range(10**9))
     return alignments_of(
         prepared,
         np.arange(len(prepared)),
-        steps=1,
+        steps=steps,
         device="/CPU:0",
         should_stop=lambda: stop_after is not None and next(asked) >= stop_after,
     )
@@ -48,3 +48,29 @@ def test_a_stopped_aligner_keeps_its_network_and_the_clips_that_are_done(
     np.testing.assert_array_equal(finished[0].tokens, wanted[0].tokens)
     kept = sorted(path.name.split(".", 1)[1] for path in stopped.path.glob("alignment-*"))
     assert kept == ["network.npz", "npz"], "the network stays, for the codec of other runs"
+
+
+def test_a_brief_stage_takes_the_aligner_that_a_longer_one_left_and_keeps_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alignment, "ALIGNER_STEPS", 2)
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=[0.8] * 4)
+    after, before = (prepare(corpus, settings(tmp_path / name)) for name in ("after", "before"))
+
+    def networks(prepared: PreparedCorpus) -> set[Path]:
+        return set(prepared.path.glob("alignment-*.network.npz"))
+
+    aligned(after, steps=9)
+    full = networks(after)
+    aligned(after, steps=1)
+    assert networks(after) == full
+    assert len(full) == 1
+
+    aligned(before, steps=1)
+    brief = networks(before)
+    aligned(before, steps=9)
+    resumed_with = [path for path in networks(before) if path not in brief]
+    for path in resumed_with:
+        path.write_bytes(b"never read by the brief stage")
+    assert aligned(before, steps=1) is not None
+    assert len(resumed_with) == 1

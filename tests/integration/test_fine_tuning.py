@@ -139,7 +139,8 @@ def test_training_hears_a_reference_exactly_as_speaking_does(voice: Path, tmp_pa
         lengths = np.array([len(wave)], np.int32)
         batch = stage.process(
             {"wave": wave[None], "wave_lengths": lengths, "reference": wave[None], "reference_lengths": lengths,
-             "text": np.ones((1, 3), np.int32), "text_lengths": np.array([3], np.int32)}
+             "text": np.ones((1, 3), np.int32), "text_lengths": np.array([3], np.int32),
+             "speaker": np.zeros(1, np.int32)}
         )  # fmt: skip
         trained = parts.conditioning(batch["reference"], batch["reference_lengths"]).numpy()[0]
         spoken = synthesizer.latents([wave.astype(np.float32) / 32768.0]).latents_LD

@@ -32,11 +32,11 @@ clip = ClipRecord(wave, np.array([4], np.int32), "a", "?!", "anna", "en")
 maker = SampleMaker(trainer, [clip], [], tokenizer, folder / "samples", EventLog(folder / "events.jsonl"), None)
 parts = ["dvae", "conditioning", "gpt"]
 
-maker.make("gpt", 1, parts)
+maker.make("gpt", 1, parts, {{}})
 heard = maker._synthesizer.latents([maker._reference(clip)])
 for weight in trainer.model.conditioning.trainable_variables:
     weight.assign(weight + 0.1)
-maker.make("gpt", 2, parts)
+maker.make("gpt", 2, parts, {{}})
 heard_anew = maker._synthesizer.latents([maker._reference(clip)])
 
 assert not (folder / "samples").exists()
@@ -71,7 +71,7 @@ wave = np.random.default_rng(0).integers(-4000, 4000, 44100).astype(np.int16)
 clip = ClipRecord(wave, np.array([4], np.int32), "a", "?!", "anna", "en")
 with TensorBoardWriter(folder / "board") as board:
     maker = SampleMaker(trainer, [clip], [], None, folder / "samples", EventLog(folder / "events.jsonl"), board)
-    maker.make("codec", 7, ["dvae"])
+    maker.make("codec", 7, ["dvae"], {{}})
 
 written = read_audio(folder / "samples" / "codec-0000007-1.wav")
 seen = EventAccumulator(str(folder / "board"), size_guidance={{"tensors": 0}})
@@ -97,6 +97,6 @@ def test_a_sample_that_fails_in_a_way_nobody_foresaw_is_a_warning(
     broken: Any = object()
     maker = SampleMaker(broken, [clip], [], None, tmp_path / "samples", EventLog(tmp_path / "events.jsonl"), None)
 
-    maker.make("codec", 7, [])
+    maker.make("codec", 7, [], {})
 
     assert "no sample of codec at step 7: AttributeError" in caplog.text

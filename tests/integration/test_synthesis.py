@@ -310,3 +310,5 @@ def test_only_a_voice_that_learnt_to_speak_without_a_text_is_guided(tmp_path: Pa
 
     assert plain.sampling.guidance == 1.0
     assert guided.sampling == dataclasses.replace(plain.sampling, guidance=GUIDANCE)
+    published = make_voice(tmp_path / "published", parts, guided=True, sampling={"temperature": 0.75, "top_k": 9})
+    assert load_voice(published).sampling == Sampling(temperature=0.75, top_k=9, guidance=GUIDANCE)

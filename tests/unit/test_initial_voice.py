@@ -15,6 +15,7 @@ from myxtts.cli.main import main
 from myxtts.config.config import DataConfig, XTTSConfig
 from myxtts.config.loading import as_plain_values
 from myxtts.config.model import ModelConfig
+from myxtts.config.training import FROM_SCRATCH
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
 from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_facts
@@ -101,6 +102,21 @@ def test_only_stages_whose_parts_are_missing_run_beside_gpt(tmp_path: Path) -> N
     assert recipe_for(speaking, "decoder").learning_rate == RECIPES["big"]["decoder"].learning_rate
 
 
+def test_a_gpt_that_the_voice_did_not_bring_learns_as_from_scratch(tmp_path: Path, voice: Path) -> None:
+    def learning(config: XTTSConfig) -> dict[str, float]:
+        return {name: getattr(config.training, name) for name in FROM_SCRATCH}
+
+    codec_alone = write_voice(tmp_path / "codec", ("dvae",))
+    flags = ["--init-from", str(voice), "--init-parts", "dvae"]
+
+    assert learning(settled(XTTSConfig(init_from=str(codec_alone)))) == FROM_SCRATCH
+    assert learning(settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",)))) == FROM_SCRATCH
+    assert learning(defaults_beneath(flags)) == learning(defaults_beneath([*flags[:2], "--init_parts", "dvae"]))
+    assert learning(defaults_beneath(flags)) == FROM_SCRATCH
+    assert learning(defaults_beneath(flags[:2])) == dict.fromkeys(FROM_SCRATCH, 0.0)
+    assert learning(settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",), splice=0.2)))["splice"] == 0.2
+
+
 def test_a_given_learning_rate_wins(voice: Path) -> None:
     assert recipe_for(settled(XTTSConfig(init_from=str(voice), learning_rate=1e-4)), "gpt").learning_rate == 1e-4
 
@@ -141,6 +157,14 @@ def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path
     with pytest.raises(ConfigError, match="gpt of a voice is of no use without its dvae"):
         settled(XTTSConfig(init_from=str(voice), init_parts=("gpt", "conditioning")))
     assert settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",))).training.init_parts == ("dvae",)
+
+
+def test_the_mel_decoder_of_another_gpt_is_left_behind_and_refused_where_it_is_named(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "tiny", ("dvae", "conditioning", "gpt", "mel_decoder"))
+
+    assert settled(XTTSConfig(init_from=str(voice))).training.init_parts == ("dvae", "conditioning", "gpt")
+    with pytest.raises(ConfigError, match="--init-parts names mel_decoder"):
+        settled(XTTSConfig(init_from=str(voice), init_parts=("dvae", "conditioning", "gpt", "mel_decoder")))
 
 
 def test_a_stage_whose_foundation_is_missing_is_refused() -> None:

@@ -42,8 +42,10 @@ def test_a_fine_tuned_voice_keeps_the_languages_and_the_sampling_that_it_brought
     assert facts == {"languages": ["en", "de", "fa"], "longest_tokens": 9, **kept}
 
 
-def test_a_voice_that_brought_a_codec_alone_speaks_what_it_learns_itself() -> None:
-    assert with_what_it_brought({"languages": ["fa"]}, {"languages": ["en"]}, ["dvae"]) == {"languages": ["fa"]}
+def test_a_voice_that_brought_a_codec_alone_speaks_what_it_learns_itself_and_as_it_learns_it() -> None:
+    published = {"languages": ["en"], "sampling": {"temperature": 0.75}, "guided": True}
+
+    assert with_what_it_brought({"languages": ["fa"]}, published, ["dvae"]) == {"languages": ["fa"]}
 
 
 def test_what_a_voice_of_unknown_languages_speaks_stays_unknown() -> None:

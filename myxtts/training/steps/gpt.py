@@ -26,7 +26,6 @@ from myxtts.training.steps.stage import LENGTHS_B, WAVES_BS, LossTerm, Objective
 
 _NOISE_SITE = 1 << 20
 """Draws of the noise, apart from those of the GPT's own dropout, whose sites are counted from 0."""
-_TEXT_SITE = _NOISE_SITE + 2
 CONDITIONING_RATE_SHARE = 1 / 3
 """Of the GPT's learning rate. The perceiver's attention has no norm before it: a little too fast, and within some
 hundred steps its latents see nothing but themselves and every reference gives the same voice, for good."""
@@ -51,7 +50,6 @@ class GPTStage(TrainingStage):
         alignment_weight: float = 0.0,
         alignment_heads: AlignmentHeads = DEFAULT_ALIGNMENT_HEADS,
         code_noise: float = 0.0,
-        text_dropout: float = 0.0,
     ) -> None:
         self.gpt = gpt
         self.conditioning = conditioning
@@ -63,7 +61,6 @@ class GPTStage(TrainingStage):
         self._alignment_weight = alignment_weight
         self._alignment_heads = alignment_heads if alignment_weight else ()
         self._code_noise = code_noise
-        self._text_dropout = text_dropout
 
     @property
     def alignment_heads(self) -> AlignmentHeads:
@@ -94,6 +91,7 @@ class GPTStage(TrainingStage):
             "code_lengths": code_lengths_B,
             "reference": reference_BTM,
             "reference_lengths": reference_lengths_B,
+            "speaker": tf.constant(host_batch["speaker"]),
         }
         if "alignment" in host_batch:
             batch["alignment"] = tf.constant(host_batch["alignment"])
@@ -125,14 +123,14 @@ class GPTStage(TrainingStage):
         texts = tf.cast(tf.reduce_sum(batch["text_lengths"] + 1), tf.float32)
         codes = tf.cast(tf.reduce_sum(batch["code_lengths"]), tf.float32)
         stops = tf.cast(tf.size(batch["code_lengths"]) * self.gpt.config.audio_stop_targets, tf.float32)
-        return {"text": texts, "audio": codes + stops, "accuracy": codes + stops, "alignment": codes}
+        aligned = tf.cast(tf.reduce_sum(tf.where(batch["text_lengths"] > 0, batch["code_lengths"], 0)), tf.float32)
+        return {"text": texts, "audio": codes + stops, "accuracy": codes + stops, "alignment": aligned}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         latents_BLD = self.conditioning(batch["reference"], batch["reference_lengths"])
         text, lengths_B = (batch["text"], batch["text_lengths"]), batch["code_lengths"]
         read_BT = batch["codes"]
         if seed is not None:
-            text = batch["text"], without_some(batch["text_lengths"], self._text_dropout, seed)
             read_BT = with_noise(read_BT, self._code_noise, self.gpt.config.audio_codes, seed)
         heads = self._alignment_heads if "alignment" in batch else ()
         output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
@@ -146,20 +144,18 @@ class GPTStage(TrainingStage):
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})
 
     def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
-        """How far the latents of the references are from their mean, as a share of their length: near 0, the GPT is
-        told the same of every voice. No loss shows it, for the codes already spoken tell the voice as well."""
-        latents = [self.conditioning(batch["reference"], batch["reference_lengths"]).numpy() for batch in batches]
-        latents_NK = np.concatenate([own.reshape(len(own), -1) for own in latents])
-        if len(latents_NK) < 2:
+        """The spread of several speakers' references: near 0, the GPT is told the same of every voice. No loss shows
+        it, for the codes already spoken tell the voice too."""
+        if len({int(speaker) for batch in batches for speaker in batch["speaker"]}) < 2:
             return {}
-        apart, length = np.linalg.norm(latents_NK - latents_NK.mean(axis=0)), np.linalg.norm(latents_NK)
-        return {REFERENCE_SPREAD: float(apart / length)}
+        latents = [self.conditioning(batch["reference"], batch["reference_lengths"]).numpy() for batch in batches]
+        return {REFERENCE_SPREAD: spread_of(latents)}
 
 
-def without_some(text_lengths_B: tf.Tensor, share: float, seed: tf.Tensor) -> tf.Tensor:
-    """The lengths with a share of them 0, decided by the seed alone: clips whose text is not to be read."""
-    kept_B = dropout_mask(tf.shape(text_lengths_B), share, seed, _TEXT_SITE)
-    return text_lengths_B if kept_B is None else tf.where(kept_B, text_lengths_B, 0)
+def spread_of(latents: Sequence[np.ndarray]) -> float:
+    """How far the rows of all batches are from their mean, as a share of their length."""
+    rows_NK = np.concatenate([own.astype(np.float64).reshape(len(own), -1) for own in latents])
+    return float(np.linalg.norm(rows_NK - rows_NK.mean(axis=0)) / np.linalg.norm(rows_NK))
 
 
 def with_noise(codes_BT: tf.Tensor, share: float, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
