@@ -51,7 +51,9 @@ def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
             f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights"
         ) from error
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:  # TypeError: .raw has no header
-        raise DataError(f"{path} is not audio that can be decoded: {error}", hint=_READABLE_HINT) from error
+        # Its whole message begins with the Python object that it was given.
+        reason = error.error_string if isinstance(error, soundfile.LibsndfileError) else error
+        raise DataError(f"{path} is not audio that can be decoded: {reason}", hint=_READABLE_HINT) from error
     return samples, int(rate)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from myxtts.cli.flags import parse_options
-from myxtts.errors import ConfigError, UsageError
+from myxtts.errors import CheckpointError, ConfigError, UsageError
 from myxtts.files import writing
 
 
@@ -33,6 +33,8 @@ OPTIONS = ImportOptions
 
 def main(argv: list[str]) -> int:
     options = parse_options(ImportOptions, argv, command="import-xtts")
+    if not options.source.is_dir():
+        raise CheckpointError(f"{options.source} is not there", hint="name the folder that model.pth is in")
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise UsageError(f"{options.out} exists and is not an empty folder", hint="name a new folder")
     import_folder(options.source, options.out)

@@ -124,6 +124,8 @@ def main(argv: list[str]) -> int:
 
 def refuse_early(options: SynthOptions, texts: list[str]) -> None:
     """What can be known to be wrong before TensorFlow is loaded, which takes seconds."""
+    from myxtts.synthesis.references import refuse_both
+
     find_language(options.language)
     check_seed(options.seed)
     check_speed(options.speed)
@@ -134,7 +136,10 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> None:
     if options.stream and sys.stdout is None:
         raise OutputError("--stream writes to standard output, which is closed", hint="send it to a file or a program")
     _refuse_outputs(options, len(texts))
+    refuse_both(options.reference, options.speaker)
     for clip in options.reference:
+        if clip.is_dir():
+            raise SynthesisError(f"reference {clip} is a folder", hint=f"name its clips: --reference {clip}/*.wav")
         if not clip.is_file():
             raise SynthesisError(f"reference {clip} is not there", hint="give an audio file, or a file of --save-voice")
 
@@ -195,7 +200,8 @@ def read_texts(given: tuple[str, ...], file: Path | None, *, flag: str = "--text
     if not any(text.strip() for text in texts):
         usage = 'myxtts synth "Hello." --voice RUN, or --text-file FILE'
         hint = usage if file is None else f"write one text a line into {file}"
-        raise SynthesisError("there is no text to speak", hint=hint)
+        empty = ": standard input is empty" if "-" in (*given, str(file)) else ""
+        raise SynthesisError(f"there is no text to speak{empty}", hint=hint)
     return texts
 
 
@@ -291,8 +297,10 @@ def _write_speech(options: SynthOptions, speech: Speech, number: int, count: int
     if options.timings is not None:
         write_timings(numbered(options.timings, number, count), speech.words)
     _write_report(options, speech.report, number, count)
-    factor = speech.report.real_time_factor
-    print(f"{path}: {speech.seconds:.1f} s of speech, {factor:.2f} s of work a second ({speech.report.decoder})")
+    # The first text of a process is compiled for.
+    compiling = ", with compiling" if number == 1 else ""
+    made = f"made in {speech.report.elapsed_s:.1f} s{compiling}"
+    print(f"{path}: {speech.seconds:.1f} s of speech, {made} ({speech.report.decoder})")
 
 
 def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: dict[str, Any]) -> int:
@@ -309,14 +317,20 @@ def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: 
             words.extend(piece.words)
             yield piece
 
+    def keep() -> None:
+        if options.timings is not None:
+            write_timings(options.timings, words)
+        _write_report(options, report, 1, 1)
+
     try:
         samples = write_pcm16(heard(), sys.stdout.buffer)
+    except BrokenPipeError:  # Who listened has heard enough.
+        keep()
+        raise
     except OutputError:
         drop_output(sys.stdout)
         raise
-    if options.timings is not None:
-        write_timings(options.timings, words)
-    _write_report(options, report, 1, 1)
+    keep()
     print(
         f"first sound after {report.first_sound_s:.2f} s, all of {samples / synthesizer.sample_rate:.1f} s after "
         f"{time.perf_counter() - began:.2f} s; raw PCM, 16 bit little endian, mono, {synthesizer.sample_rate} Hz",

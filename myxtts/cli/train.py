@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from myxtts.cli.flags import changed_by_level, defaults_beneath, parse_options
 from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values, to_yaml_text
-from myxtts.errors import ConfigError
+from myxtts.errors import ConfigError, DataError
 from myxtts.monitoring.log import setup_logging
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
@@ -24,6 +27,9 @@ from myxtts.runtime.plan_log import (
     warmup_line,
 )
 from myxtts.runtime.precision import Precision, choose_precision
+from myxtts.text.languages import find_language
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +64,7 @@ OPTIONS = TrainOptions
 def main(argv: list[str]) -> int:
     defaults = TrainOptions(settings=defaults_beneath(argv))
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
+    _refuse_early(options.settings.data)
     config = _settled(options.settings, fresh=options.fresh)
     inventory = find_inventory(config.training.simulate_gpus)
     plan = plan_devices(DeviceRequest.from_config(config), inventory)
@@ -72,7 +79,24 @@ def main(argv: list[str]) -> int:
             "myxtts train --train-data demo --model-size tiny",
         )
     setup_logging()
+    if (plan.mode == "cpu" or plan.simulated) and config.training.init_from is None:
+        _warn_of_size(config.model.model_size)
     return _train(config, plan, fresh=options.fresh)
+
+
+def _warn_of_size(size: str) -> None:
+    if size != "tiny":
+        logger.warning(
+            "Size %s is made for GPUs and there is none: --model-size tiny learns to speak on a CPU in hours", size
+        )
+
+
+def _refuse_early(data: DataConfig) -> None:
+    """What can be known to be wrong before TensorFlow is loaded and a corpus is prepared, which may take hours."""
+    find_language(data.language)
+    for flag, corpus in (("--train-data", data.train_data), ("--val-data", data.val_data)):
+        if corpus is not None and not Path(corpus).exists():
+            raise DataError(f"{flag} {corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
 
 
 def _settled(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:

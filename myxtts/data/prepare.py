@@ -346,10 +346,13 @@ def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Pat
     if refused_path.is_file() and (line := refused_path.read_text(encoding="utf-8").partition("\n")[0]):
         refusal = json.loads(line)
         first = f"; the first: {refusal['file']}, line {refusal['line']}: {refusal['reason']}"
-    limit = "every clip" if not clips else f"more than --max-refused-share {config.max_refused_share:g}"
+    limit, way_on = "every clip", ""
+    if clips:
+        limit = f"more than --max-refused-share {config.max_refused_share:g}"
+        way_on = "; raise --max-refused-share to go on without them"
     raise DataError(
         f"{refused} of {total} clips were refused ({share:.0%}), {limit}{first}",
-        hint=f"see {refused_path} for each line and reason; raise --max-refused-share to go on without them",
+        hint=f"see {refused_path} for each line and reason{way_on}",
     )
 
 

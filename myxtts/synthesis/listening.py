@@ -36,8 +36,7 @@ class Listener:
         if isinstance(reference, VoiceLatents):
             return reference
         given = _as_list(reference)
-        if given and speaker is not None:
-            raise SynthesisError(f"both a reference and speaker {speaker!r} were given", hint="give one of them")
+        references.refuse_both(given, speaker)
         if len(given) == 1 and isinstance(given[0], (str, Path)):
             path = Path(given[0])
             if path.suffix == references.LATENTS_SUFFIX:

@@ -35,6 +35,11 @@ _FORMAT = "myxtts-voice-latents-1"
 _SPEAKERS_FORMAT = "myxtts-speakers-1"
 
 
+def refuse_both(references: Sequence[Any], speaker: str | None) -> None:
+    if references and speaker is not None:
+        raise SynthesisError(f"both a reference and speaker {speaker!r} were given", hint="give one of them")
+
+
 @dataclass(frozen=True)
 class VoiceLatents:
     """A reference as the model knows it."""

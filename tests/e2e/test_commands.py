@@ -80,6 +80,7 @@ def test_a_dry_run_shows_roles_hidden_gpus_and_the_resolved_settings() -> None:
         ("--bufer-size 3", 2, "--buffer-size"),
         ("--buffer-size many", 2, "--buffer-size"),
         ("--model-gpu 1,x --data-gpu 0", 1, "--model-gpu is '1,x'"),
+        ("--train-data docs --val-data no-such-corpus", 1, "--val-data no-such-corpus is not there"),
     ],
 )
 def test_bad_input_gets_one_clear_error_and_its_exit_code(arguments: str, code: int, text: str) -> None:
@@ -120,8 +121,11 @@ def test_a_misspelt_command_is_corrected() -> None:
     assert "did you mean train?" in result.stderr
 
 
-def test_an_ascii_terminal_does_not_kill_persian_text() -> None:
-    result = myxtts("train", "--dry-run", "--train-data", "صدای من", PYTHONIOENCODING="ascii", LC_ALL="C")
+def test_an_ascii_terminal_does_not_kill_persian_text(tmp_path: Path) -> None:
+    corpus = tmp_path / "صدای من"
+    corpus.mkdir()
+
+    result = myxtts("train", "--dry-run", "--train-data", str(corpus), PYTHONIOENCODING="ascii", LC_ALL="C")
 
     assert result.returncode == 0
     assert "train_data" in result.stdout

@@ -42,6 +42,11 @@ assert not heavy, heavy
         ["synth", "one", "two", "--voice", "nowhere", "--stream"],
         ["synth", "--text-file", "no-such-file.txt", "--voice", "nowhere"],
         ["synth", "Hello.", "--voice", "nowhere", "--save-voice", "mine.npz"],
+        ["synth", "Hello.", "--voice", "nowhere", "--speaker", "anna", "--reference", "Makefile"],
+        ["import-xtts", "no-such-folder", "out"],
+        ["train", "--train-data", "no-such-corpus"],
+        ["train", "--train-data", "docs", "--val-data", "no-such-corpus"],
+        ["train", "--train-data", "docs", "--language", "klingon", "--dry-run"],
         ["evaluate", "nowhere", "--data", "no-such-corpus"],
     ],
 )
@@ -61,6 +66,7 @@ def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str])
         ({"repetition_penalty": 0.5}, "--repetition-penalty is 0.5"),
         ({"guidance": 0.5}, "--guidance is 0.5"),
         ({"simulate_gpus": -1}, "--simulate-gpus is -1"),
+        ({"reference": (Path(),)}, "reference . is a folder"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -178,15 +184,18 @@ def test_texts_are_utf_8_with_or_without_a_mark_and_other_bytes_are_refused(
         read_texts(("-",), None)
     with pytest.raises(SynthesisError, match="text 2 is not UTF-8"):
         read_texts(("fine", os.fsdecode(b"h\xe9llo")), None)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" \n"), encoding="utf-8"))
+    with pytest.raises(SynthesisError, match="no text to speak: standard input is empty"):
+        read_texts(("-",), None)
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(SynthesisError, match="standard input is closed"):
         read_texts(("-",), None)
 
 
-def test_the_demo_trains_with_a_command_that_a_user_could_type() -> None:
-    command = train_command(DemoOptions(max_steps=5), Path("c"), Path("r"))
+def test_the_demo_trains_with_a_command_that_a_user_could_type(tmp_path: Path) -> None:
+    command = train_command(DemoOptions(max_steps=5), tmp_path, Path("r"))
 
-    assert command[:5] == ["train", "--train-data", "c", "--run-dir", "r"]
+    assert command[:5] == ["train", "--train-data", str(tmp_path), "--run-dir", "r"]
     assert "--max-steps 5 --codec-steps 5 --decoder-steps 5" in " ".join(command)
     assert myxtts(*command, "--dry-run").returncode == 0
 

@@ -96,6 +96,8 @@ def _header_name(cell: str) -> str:
 def _cells_problem(cells: list[str], columns: tuple[str, ...]) -> str | None:
     if len(cells) > len(columns):
         return f"{len(cells)} columns where the file has {len(columns)}: is there a '|' in the text?"
+    if len(cells) == 1:
+        return f"no '|' in the line: columns are separated by it, as in {'|'.join(columns[:2])}"
     # LJSpeech's third column repeats the second; a line without it loses nothing.
     if len(cells) < len(columns) and not (len(cells) == 2 and columns == _COLUMNS[3]):
         return f"{len(cells)} columns where the file has {len(columns)} ({'|'.join(columns)})"

@@ -169,7 +169,7 @@ def test_lines_that_do_not_fit_the_file_are_refused_by_number(tmp_path: Path) ->
 
     assert ids(listing) == ["clip_0", "clip_3"]
     found = reasons(listing)
-    assert "1 columns where the file has 3" in found[2]
+    assert found[2] == "no '|' in the line: columns are separated by it, as in id|text"
     assert "'|' in the text" in found[3]
     assert "already on line 4" in found[5]
     assert "no audio file 'missing'" in found[6]

@@ -107,8 +107,9 @@ def test_nothing_but_refusals_is_an_error_whatever_is_allowed(tmp_path: Path) ->
     corpus = make_ljspeech(tmp_path / "corpus", 1)
     (corpus / "wavs" / "clip_0.wav").write_bytes(b"")
 
-    with pytest.raises(DataError, match="every clip"):
+    with pytest.raises(DataError, match="every clip") as refused:
         prepare(corpus, settings(tmp_path, max_refused_share=1.0))
+    assert "--max-refused-share" not in refused.value.hint, "it is no way out"
 
 
 def test_a_second_call_reads_no_audio(tmp_path: Path) -> None:
