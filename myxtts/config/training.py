@@ -52,7 +52,7 @@ class TrainingConfig:
     """Start from this voice (a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
 
     init_parts: tuple[VoicePart, ...] = ()
-    """Parts to take from --init-from; by default all that it has. Stages whose parts are there run only if asked for,
+    """Parts to take from --init-from; by default all but a mel decoder. Stages whose parts are there run only if asked for,
     but for gpt, which is what is fine-tuned."""
 
     epochs: int | None = None
