@@ -52,8 +52,8 @@ class TrainingConfig:
     """Start from this voice (a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
 
     init_parts: tuple[VoicePart, ...] = ()
-    """Parts to take from --init-from; by default all but a mel decoder. Stages whose parts are there run only if asked for,
-    but for gpt, which is what is fine-tuned."""
+    """Parts to take from --init-from; by default all but a mel decoder. Stages whose parts are there run only if asked
+    for, except gpt, which is what is fine-tuned."""
 
     epochs: int | None = None
     """Most passes over the corpus, for each stage; 250 without it and without a number of steps."""
