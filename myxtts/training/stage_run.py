@@ -351,7 +351,9 @@ class StageRun:
         return {**self.trainer.evaluate(self._validation), **together}
 
     def _warn_of_one_voice(self, figures: Mapping[str, float]) -> None:
-        if figures.get(REFERENCE_SPREAD, 1.0) < IGNORED_SPREAD:
+        # One voice needs no reference, whoever it is validated with.
+        several = len(np.unique(self._train.prepared.index.speaker[self._train.clips])) > 1
+        if several and figures.get(REFERENCE_SPREAD, 1.0) < IGNORED_SPREAD:
             self._warn(
                 "the references are ignored: all of them give the same voice",
                 "the GPT does not come back from that; start over with --fresh and a lower --learning-rate",
