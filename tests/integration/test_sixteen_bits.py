@@ -43,7 +43,8 @@ def terms_of(stage, batch):
 wave = np.random.default_rng(0).integers(-4000, 4000, (2, 33000)).astype("int16")
 lengths = np.array([33000, 22050], "int32")
 host = dict(wave=wave, wave_lengths=lengths, draw=np.array([0.2, 0.7], "float32"), reference=wave,
-            reference_lengths=lengths, text=np.full((2, 5), 7, "int32"), text_lengths=np.array([5, 4], "int32"))
+            reference_lengths=lengths, text=np.full((2, 5), 7, "int32"), text_lengths=np.array([5, 4], "int32"),
+            speaker=np.zeros(2, "int32"))
 aligner = seeded(CTCNetwork(5), 0)
 labelled = Labelled(np.zeros((1, 40, 80), "float32"), np.array([40], "int32"), [np.array([1, 2], "int32")])
 seen = dict(aligner=fit(aligner, iter([labelled]), steps=1))
