@@ -113,7 +113,7 @@ def test_training_without_tensorflow_names_the_extra() -> None:
         "-c",
         "import sys; sys.modules['tensorflow'] = None\n"
         "from myxtts.cli.main import main\n"
-        "sys.exit(main(['train', '--train-data', 'anything']))",
+        "sys.exit(main(['train', '--train-data', 'docs']))",
     )
 
     assert result.returncode == 1
@@ -194,10 +194,10 @@ def test_colours_are_for_terminals_that_want_them() -> None:
 
 
 def test_persian_text_is_shown_where_it_can_be_and_escaped_where_it_cannot() -> None:
-    asked = ("train", "--dry-run", "--train-data", "صدای من")
+    asked = ("train", "--dry-run", "--run-dir", "صدای من")
 
-    assert "train_data: صدای من" in myxtts(*asked, PYTHONIOENCODING="utf-8").stdout
-    assert r"train_data: \u0635\u062f\u0627\u06cc \u0645\u0646" in myxtts(*asked, PYTHONIOENCODING="ascii").stdout
+    assert "run_dir: صدای من" in myxtts(*asked, PYTHONIOENCODING="utf-8").stdout
+    assert r"run_dir: \u0635\u062f\u0627\u06cc \u0645\u0646" in myxtts(*asked, PYTHONIOENCODING="ascii").stdout
 
 
 def test_the_log_takes_persian_text_on_any_terminal() -> None:
