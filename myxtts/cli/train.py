@@ -79,13 +79,13 @@ def main(argv: list[str]) -> int:
             "myxtts train --train-data demo --model-size tiny",
         )
     setup_logging()
-    if (plan.mode == "cpu" or plan.simulated) and config.training.init_from is None:
-        _warn_of_size(config.model.model_size)
+    _warn_of_size(config, plan)
     return _train(config, plan, fresh=options.fresh)
 
 
-def _warn_of_size(size: str) -> None:
-    if size != "tiny":
+def _warn_of_size(config: XTTSConfig, plan: DevicePlan) -> None:
+    size, chosen = config.model.model_size, config.training.init_from is None
+    if chosen and size != "tiny" and (plan.mode == "cpu" or plan.simulated):
         logger.warning(
             "Size %s is made for GPUs and there is none: --model-size tiny learns to speak on a CPU in hours", size
         )

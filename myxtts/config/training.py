@@ -14,11 +14,15 @@ Stage = Literal["codec", "gpt", "decoder"]
 VoicePart = Literal["dvae", "conditioning", "gpt", "mel_decoder", "speaker_encoder", "hifigan"]
 VOICE_PARTS: tuple[VoicePart, ...] = get_args(VoicePart)
 """In the order in which a voice has them."""
-ALIGNMENT_WEIGHT = 0.5
-AGAINST_LEARNING_BY_HEART = {"code_noise": 0.1, "splice": 0.7, "text_dropout": 0.1, "vary_speed": 0.08}
-"""A GPT that came from much speech has no need of it."""
-FROM_SCRATCH = {"alignment_weight": ALIGNMENT_WEIGHT, **AGAINST_LEARNING_BY_HEART}
-"""How a GPT learns that no voice brought, unless it is told otherwise."""
+FROM_SCRATCH = {
+    "alignment_weight": 0.5,
+    "code_noise": 0.1,
+    "splice": 0.7,
+    "text_dropout": 0.1,
+    "vary_speed": 0.08,
+}
+"""How a GPT learns that no voice brought, unless it is told otherwise; one that came from much speech does not learn
+by heart so soon."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
 

@@ -118,6 +118,7 @@ def test_training_without_tensorflow_names_the_extra() -> None:
 
     assert result.returncode == 1
     assert "pip install 'myxtts[cpu]'" in result.stderr
+    assert "Size normal is made for GPUs and there is none: --model-size tiny" in result.stderr
     assert "Traceback" not in result.stderr
 
 

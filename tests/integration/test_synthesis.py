@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,6 +119,30 @@ def test_speed_shortens_speech_without_changing_what_is_said(synthesizer: Synthe
     usual, fast = (synthesizer.speak(TEXT, speed=speed, guards=QUICK).report.seconds for speed in (1.0, 1.5))
 
     assert usual / fast == pytest.approx(1.5, rel=0.1)
+
+
+def test_guidance_is_noted_where_the_voice_never_learnt_without_a_text(synthesizer: Synthesizer) -> None:
+    guided = synthesizer.speak("Hello.", guards=QUICK, sampling=Sampling(guidance=2.0))
+
+    assert not synthesizer.voice.guided
+    assert any("--guidance does this voice no good" in line for line in guided.report.lines())
+    assert synthesizer.speak("Hello.", guards=QUICK).report.guidance_note is None
+
+
+def test_a_stream_whose_listener_left_keeps_its_report_and_timings(
+    synthesizer: Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    options = SynthOptions(voice=tmp_path, stream=True, report=tmp_path / "r.json", timings=tmp_path / "words.json")
+
+    with os.fdopen(writer, "wb", buffering=0) as left:
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=left))
+        with pytest.raises(BrokenPipeError):
+            speak_all(synthesizer, options, ["Hello."])
+
+    assert "elapsed_s" in json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert (tmp_path / "words.json").is_file()
 
 
 def test_guards_cut_what_does_not_stop_and_say_so(synthesizer: Synthesizer) -> None:

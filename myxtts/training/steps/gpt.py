@@ -31,7 +31,7 @@ CONDITIONING_RATE_SHARE = 1 / 3
 hundred steps its latents see nothing but themselves and every reference gives the same voice, for good."""
 REFERENCE_SPREAD = "reference_spread"
 IGNORED_SPREAD = 0.05
-"""A spread of the references below this is none: it was 0.4 to 0.6 in voices that follow them, and at most 0.011 in
+"""A spread of the references below this is none: it was 0.3 to 0.6 in voices that follow them, and at most 0.011 in
 those that had come to ignore them."""
 
 
