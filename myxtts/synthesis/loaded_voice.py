@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from myxtts.errors import SynthesisError
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
 from myxtts.synthesis.voice import (
+    DETAIL,
     build_parts,
     find_voice,
     load_parts,
@@ -46,6 +47,8 @@ class Voice:
     alignment_heads: tuple[tuple[int, int], ...] = ()
     guided: bool = False
     """Whether it learnt to speak without a text too, and can be guided away from that."""
+    detail: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """For the parts that make mels, the gains that give back what they smooth away (`myxtts.audio.detail`)."""
     published_sampling: Sampling | None = None
     """How an imported voice's makers let it draw codes."""
 
@@ -92,5 +95,6 @@ def voice_with(facts: Mapping[str, Any], *, config: XTTSConfig, **given: Any) ->
         reference_seconds=facts.get("reference_seconds", XTTS_REFERENCE_SECONDS),
         alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
         guided=bool(facts.get("guided")),
+        detail=facts.get(DETAIL, {}),
         published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Synthesizer:
             self._generator = Generator(parts.gpt, alignment_heads=self.voice.alignment_heads)
             self._listener = Listener(self.voice, device)
             self._sounding = self.voice.tokenizer.sounding()
-            self.codec = CodecDecoder(parts.dvae) if "dvae" in names else None
+            self.codec = CodecDecoder(parts.dvae, self.voice.detail.get("dvae")) if "dvae" in names else None
             self._decoder = self._choose_decoder()
 
     def _choose_decoder(self) -> Decoder:
@@ -80,7 +80,8 @@ class Synthesizer:
                 "the voice has neither a decoder nor a codec", hint="a voice needs hifigan and speaker_encoder, or dvae"
             )
         if "mel_decoder" in self.voice.names:
-            return TrainedMelDecoder(self.voice.parts.mel_decoder, self.voice.parts.dvae)
+            parts = self.voice.parts
+            return TrainedMelDecoder(parts.mel_decoder, parts.dvae, self.voice.detail.get("mel_decoder"))
         return self.codec
 
     @property
@@ -346,9 +347,13 @@ class Synthesizer:
         """What the model knows of the reference clips, of one of the voice's own speakers, or of saved latents."""
         return self._listener.latents(reference, speaker=speaker, language=language)
 
-    def forget_references(self) -> None:
-        """Read references anew from now on: the weights have changed, or memory is wanted."""
+    def weights_changed(self, detail: Mapping[str, Sequence[float]]) -> None:
+        """The voice has learnt on since it spoke last; `detail` is as in `Voice`."""
         self._listener.forget()
+        if self.codec is not None:
+            self.codec.give_back(detail.get("dvae"))
+        if isinstance(self._decoder, TrainedMelDecoder):
+            self._decoder.give_back(detail.get("mel_decoder"))
 
     def save_latents(self, path: str | Path, latents: VoiceLatents) -> None:
         """Keep a reference's latents in a file that `latents` and `--reference` read back."""

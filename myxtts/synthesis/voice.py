@@ -23,6 +23,7 @@ TOKENIZER_FILE = "tokenizer.json"
 VOICE_FOLDER = "voice"
 LEARNT_ALL_CLIPS = "learnt_all_clips"
 LEARNT_FROM = "learnt_from"
+DETAIL = "detail"
 
 
 def find_voice(path: str | Path) -> Path:
@@ -50,8 +51,8 @@ def save_voice(
     """Write the named parts of the model; the weights come last, and are the old ones or the new whenever it is killed.
 
     `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`,
-    `guided`, `languages`, and for judging it `learnt_from`: the clip lists (`PreparedCorpus.clip_list`) of its training
-    corpus.
+    `guided`, `languages`, `detail` (gains of `myxtts.audio.detail` by part), and for judging it `learnt_from`: the clip
+    lists (`PreparedCorpus.clip_list`) of its training corpus.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder / CONFIG_FILE)

@@ -30,7 +30,7 @@ from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import LEARNT_FROM, load_parts, read_voice_tokenizer, save_voice, voice_facts
+from myxtts.synthesis.voice import DETAIL, LEARNT_FROM, load_parts, read_voice_tokenizer, save_voice, voice_facts
 from myxtts.training import initial_voice
 from myxtts.training.recipes import parts_after, stages_for
 from myxtts.training.run_folder import (
@@ -283,6 +283,8 @@ class TrainingRun:
             self._alignment_heads(trainer),
             learnt_from=before.get(LEARNT_FROM, ()),
         )
+        # What was measured of a part that another stage trained stays true.
+        facts[DETAIL] = {**before.get(DETAIL, {}), **trainer.current_stage().detail}
         return with_what_it_brought(facts, before, self._brought) if self._brought else facts
 
     def _parts_after(self, stage: Stage) -> list[str]:

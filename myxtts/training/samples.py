@@ -24,6 +24,7 @@ from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.loaded_voice import Voice, voice_with
 from myxtts.synthesis.references import Speaker
 from myxtts.synthesis.synthesizer import Synthesizer, quick_guards
+from myxtts.synthesis.voice import DETAIL
 from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -74,13 +75,13 @@ class SampleMaker:
         if stage == "codec":
             if self._codec is None:
                 self._codec = CodecDecoder(self._trainer.model.dvae)
+            self._codec.give_back(facts.get(DETAIL, {}).get("dvae"))
             with tf.device(self._trainer.model_device):
                 return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
         if self._synthesizer is None or self._synthesizer.voice.names != tuple(parts):
             voice = self._voice(tuple(parts), facts)
             self._synthesizer = Synthesizer(voice, device=self._trainer.model_device)
-        # The weights have changed since the last sample: its latents are of an older model.
-        self._synthesizer.forget_references()
+        self._synthesizer.weights_changed(facts.get(DETAIL, {}))
         speech = self._synthesizer.speak(
             clip.text,
             reference=[self._reference(clip)],

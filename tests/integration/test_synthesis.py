@@ -331,6 +331,24 @@ def test_only_a_voice_without_alignments_has_a_penalty_on_repetition(tmp_path: P
     assert aligned.sampling.repetition_penalty == 1.0
 
 
+@pytest.mark.parametrize("part", ["dvae", "mel_decoder"])
+def test_detail_is_given_back_by_the_part_that_makes_the_mels(tmp_path: Path, part: str) -> None:
+    parts = [*dict.fromkeys(["dvae", "conditioning", "gpt", part])]
+    gains = {part: [1.0] * 10 + [2.0] * 70}
+    speaker = Synthesizer(make_voice(tmp_path, parts, detail=gains))
+
+    def spoken() -> np.ndarray:
+        return speaker.speak("hello", speaker="anna", guards=CURT).wave
+
+    sharp = spoken()
+    speaker.weights_changed({})
+    smooth = spoken()
+    speaker.weights_changed(gains)
+
+    assert len(sharp) != len(smooth) or np.abs(sharp - smooth).max() > 0.01
+    np.testing.assert_array_equal(spoken(), sharp)
+
+
 def test_only_a_voice_that_learnt_to_speak_without_a_text_is_guided(tmp_path: Path) -> None:
     parts = ["dvae", "conditioning", "gpt"]
     plain = load_voice(make_voice(tmp_path / "plain", parts, alignment_heads=[[1, 0]], guided=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import tensorflow as tf
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
-from myxtts.training.steps.mel_loss import MelLoss
+from myxtts.training.steps.mel_loss import MelLoss, detail_lacking
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 SEGMENT_FRAMES = 64
@@ -67,6 +67,12 @@ class CodecStage(TrainingStage):
         terms = self.mel_loss.terms(passed["made"], mel_BTM, lengths_B, scale_M=self.dvae.mel_scale_M)
         terms["commitment"] = LossTerm(passed["commitment"], tf.where(bypass, 0.0, COMMITMENT_WEIGHT))
         return Objective(terms, {}, {"latents": passed["latents"], "codes": passed["codes"]})
+
+    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
+        """No figure, but the detail that the codec's mels lack."""
+        made = (self.dvae(batch["mel"], batch["mel_lengths"]) for batch in batches)
+        self.detail = {"dvae": detail_lacking(batches, made, self.dvae)}
+        return {}
 
     def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
         self.dvae.update_codebook(

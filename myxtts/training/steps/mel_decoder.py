@@ -9,7 +9,7 @@ Shapes: B clips, N codes of a clip, D width of a latent, C width of a codebook e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ from myxtts.audio.mel import MelSpectrogram
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.steps.decoder import FrozenParts
-from myxtts.training.steps.mel_loss import MelLoss
+from myxtts.training.steps.mel_loss import MelLoss, detail_lacking
 from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors, TrainingStage
 
 OWN_TEMPERATURE = 0.7
@@ -106,13 +106,21 @@ class MelDecoderStage(TrainingStage):
         return self.mel_loss.counts(batch["mel_lengths"])
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
+        scale_M = self.mel_decoder.mel_scale_M
+        terms = self.mel_loss.terms(self._made(batch), batch["mel"], batch["mel_lengths"], scale_M=scale_M)
+        return Objective(terms, {}, {})
+
+    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
+        """No figure, but the detail that the decoder's mels lack."""
+        self.detail = {"mel_decoder": detail_lacking(batches, map(self._made, batches), self.mel_decoder)}
+        return {}
+
+    def _made(self, batch: Tensors) -> tf.Tensor:
         text = None
         if "alignment" in batch:
             spoken_BN = batch["alignment"][:, : tf.shape(batch["latents"])[1]]
             text = SpokenText(batch["text"], batch["text_lengths"], spoken_BN)
-        made_BTM = self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
-        scale_M = self.mel_decoder.mel_scale_M
-        return Objective(self.mel_loss.terms(made_BTM, batch["mel"], batch["mel_lengths"], scale_M=scale_M), {}, {})
+        return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
 
 
 def with_own(codes_BN: tf.Tensor, logits_BTV: tf.Tensor, draw_B: tf.Tensor) -> tf.Tensor:

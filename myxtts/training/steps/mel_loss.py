@@ -7,13 +7,15 @@ Shapes: B clips, T mel frames, M mel channels.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from myxtts.audio.detail import measured_gains
 from myxtts.audio.mel import N_MELS
 from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
-from myxtts.training.steps.stage import LossTerm
+from myxtts.training.steps.stage import LossTerm, Tensors
 
 MSE_WEIGHT = 0.5
 
@@ -52,3 +54,15 @@ class MelLoss:
             heard = difference_heard(self._listener, made_BTM, real_BTM, lengths_B)
             terms["heard"] = LossTerm(heard, self._listening_weight)
         return terms
+
+
+def detail_lacking(batches: Sequence[Tensors], made: Iterable[tf.Tensor], decoder: Any) -> list[float]:
+    """How much smoother the mels that a decoder made of some batches are than the real ones."""
+    pairs = (
+        (real_TM[:length], made_TM[:length])
+        for batch, made_BTM in zip(batches, made, strict=True)
+        for real_TM, made_TM, length in zip(
+            batch["mel"].numpy(), made_BTM.numpy(), batch["mel_lengths"].numpy(), strict=True
+        )
+    )
+    return measured_gains(pairs, decoder.mel_shift_M.numpy(), decoder.mel_scale_M.numpy())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
@@ -66,6 +67,8 @@ class TrainingStage(abc.ABC):
     """Processed batches that `fit_to` wants to see before the first step."""
     slower_layers: ClassVar[Mapping[str, float]] = {}
     """Layers that learn at a share of the stage's learning rate, by name."""
+    detail: Mapping[str, list[float]] = MappingProxyType({})
+    """For the part that makes mels, what `look_over` found that they lack: see `myxtts.audio.detail`."""
 
     @property
     @abc.abstractmethod

@@ -1,0 +1,61 @@
+"""Detail that decoders smooth away: measured against real speech, and given back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.fft import dct
+
+from myxtts.audio.detail import LARGEST_GAIN, SHARE, Detail, measured_gains
+from myxtts.audio.mel import N_MELS
+
+SHIFT = np.linspace(-7.0, -4.0, N_MELS)
+SCALE = np.linspace(1.0, 2.5, N_MELS)
+NOTHING_LACKS = [1.0] * N_MELS
+
+
+def speech(frames: int = 400) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((frames, N_MELS)) * SCALE + SHIFT
+
+
+def cepstrum(mel_TM: np.ndarray) -> np.ndarray:
+    return np.asarray(dct((mel_TM - SHIFT) / SCALE, norm="ortho", axis=1))
+
+
+def smoothed(mel_TM: np.ndarray, first: int, factor: float) -> np.ndarray:
+    """The mel with the cepstral coefficients from `first` on made smaller."""
+    factors = np.where(np.arange(N_MELS) < first, 1.0, factor)
+    return np.asarray(Detail(factors, SHIFT, SCALE).given_back(mel_TM.astype(np.float32)))
+
+
+def test_what_was_smoothed_away_is_measured_where_it_lacks() -> None:
+    real = speech()
+
+    gains = measured_gains([(real, smoothed(real, 10, 0.5))], SHIFT, SCALE)
+
+    assert gains == pytest.approx([1.0] * 10 + [2.0**SHARE] * (N_MELS - 10), abs=1e-3)
+
+
+def test_it_is_given_back() -> None:
+    real = speech()
+    made = smoothed(real, 10, 0.5)
+
+    sharper = Detail(measured_gains([(real, made)], SHIFT, SCALE), SHIFT, SCALE).given_back(made)
+
+    assert np.abs(cepstrum(sharper)[:, :10] - cepstrum(real)[:, :10]).max() < 1e-4
+    left = np.std(cepstrum(sharper)[:, 10:]) / np.std(cepstrum(real)[:, 10:])
+    assert left == pytest.approx(0.5 ** (1 - SHARE), abs=0.01)
+
+
+def test_nothing_is_taken_from_speech_that_varies_more_than_the_real_one_and_gains_have_a_limit() -> None:
+    real = speech()
+
+    assert measured_gains([(smoothed(real, 0, 0.5), real)], SHIFT, SCALE) == NOTHING_LACKS
+    assert measured_gains([(real, smoothed(real, 0, 0.001))], SHIFT, SCALE) == [LARGEST_GAIN] * N_MELS
+
+
+def test_without_speech_to_measure_on_nothing_is_changed() -> None:
+    made = speech().astype(np.float32)
+
+    assert measured_gains([], SHIFT, SCALE) == NOTHING_LACKS
+    np.testing.assert_allclose(Detail(NOTHING_LACKS, SHIFT, SCALE).given_back(made), made, atol=1e-5)
