@@ -83,6 +83,8 @@ def main(argv: list[str]) -> int:
     texts = None if options.texts is None else texts_to_speak(options.texts, options.limit)
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
+    # What is wrong with the corpus is said before TensorFlow and the judges are loaded.
+    prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
@@ -93,7 +95,6 @@ def main(argv: list[str]) -> int:
     counts_phones = options.phones and (options.data / "phonemes.csv").is_file()
     if not counts_phones:
         refuse_without_judges(judges)
-    prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
     if counts_phones:
         cache, learning = options.out or options.voice, counted("phone recogniser learns, step")
         add_phone_judge(judges, options.data, prepared, cache, learning)

@@ -124,7 +124,7 @@ def main(argv: list[str]) -> int:
 
 def refuse_early(options: SynthOptions, texts: list[str]) -> None:
     """What can be known to be wrong before TensorFlow is loaded, which takes seconds."""
-    from myxtts.synthesis.references import refuse_both
+    from myxtts.synthesis.references import LATENTS_SUFFIX, read_reference, refuse_both
 
     find_language(options.language)
     check_seed(options.seed)
@@ -142,6 +142,8 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> None:
             raise SynthesisError(f"reference {clip} is a folder", hint=f"name its clips: --reference {clip}/*.wav")
         if not clip.is_file():
             raise SynthesisError(f"reference {clip} is not there", hint="give an audio file, or a file of --save-voice")
+        if clip.suffix != LATENTS_SUFFIX:
+            read_reference(clip)
 
 
 def _refuse_outputs(options: SynthOptions, count: int) -> None:

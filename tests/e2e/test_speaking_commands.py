@@ -13,13 +13,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from myxtts.audio.io import write_audio
 from myxtts.cli import evaluate
 from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
 from myxtts.cli.synth import SynthOptions, numbered, read_texts, refuse_early
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError, UsageError
 from tests.processes import ROOT, myxtts, run_script
+from tests.unit.test_initial_voice import write_voice
 
 WRONG_WITHOUT_TENSORFLOW = """
 import sys
@@ -37,6 +40,7 @@ assert not heavy, heavy
         ["synth", "--voice", "nowhere"],
         ["synth", "Hello.", "--voice", "nowhere", "--language", "klingon"],
         ["synth", "Hello.", "--voice", "nowhere", "--reference", "no-such-clip.wav"],
+        ["synth", "Hello.", "--voice", "nowhere", "--reference", "Makefile"],
         ["synth", "Hello.", "--voice", "nowhere", "--out", "hello.mp4"],
         ["synth", "Hello.", "--voice", "nowhere", "--out", "no/such/folder/a.wav"],
         ["synth", "one", "two", "--voice", "nowhere", "--stream"],
@@ -139,6 +143,21 @@ def test_a_stream_without_standard_output_is_refused(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(OutputError, match="closed"):
         refuse_early(SynthOptions(voice=Path("nowhere"), stream=True), ["Hello."])
+
+
+def test_a_reference_too_short_for_a_voice_is_refused_before_the_voice_is_opened(tmp_path: Path) -> None:
+    write_audio(tmp_path / "click.wav", np.full(2000, 0.5, np.float32), 22050)
+
+    with pytest.raises(SynthesisError, match=r"click.wav has 0.09 s of sound, needs at least 0.5 s"):
+        refuse_early(SynthOptions(voice=Path("nowhere"), reference=(tmp_path / "click.wav",)), ["Hello."])
+
+
+def test_an_empty_corpus_is_named_before_tensorflow_is_loaded(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "voice")
+    (tmp_path / "empty").mkdir()
+    arguments = ["evaluate", str(voice), "--data", str(tmp_path / "empty"), "--all-clips"]
+
+    run_script(WRONG_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
 
 
 def test_a_voice_that_is_not_there_is_named(tmp_path: Path) -> None:
