@@ -200,7 +200,7 @@ class TrainingRun:
                 self._folder,
                 self._events,
                 self._should_stop,
-                lambda finished: self._publish(trainer, finished),
+                lambda saved: self._on_checkpoint(trainer, saved),
                 samples,
             )
             logger.info("Stage %s: %d steps, ended by %s", stage, run.length.steps, run.length.ended_by)
@@ -262,6 +262,14 @@ class TrainingRun:
             if "gpt" in voice_facts(voice).get("parts", ()):
                 refuse_other_vocabulary(read_voice_tokenizer(voice), self.tokenizer, voice)
             load_parts(voice, trainer.model)
+
+    def _on_checkpoint(self, trainer: Any, stage: Stage) -> None:
+        if trainer.current_stage().fit_to_speak(trainer.step_number):
+            self._publish(trainer, stage)
+        else:
+            logger.info(
+                "The voice speaks without stage %s until that has learnt longer; samples/ has it already", stage
+            )
 
     def _publish(self, trainer: Any, stage: Stage) -> None:
         speakers = self._speakers()

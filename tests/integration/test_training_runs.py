@@ -129,15 +129,15 @@ def test_all_stages_follow_each_other_on_two_isolated_devices_and_leave_a_voice(
     folder = tmp_path / "run"
     command = arguments(corpus, folder, *DUAL, "--enable-memory-isolation", "--max-steps", "3", "--samples", "1")
 
-    # Judges from the first step: the graph without them would only be compiled a second time (see test_decoder_stage).
-    judged = ("--decoder", "hifigan", "--mel-only-steps", "0", "--decoder-steps", "2")
+    judged = ("--decoder", "hifigan", "--mel-only-steps", "2", "--decoder-steps", "3", "--checkpoint-every", "1")
     spoken = run_forked(*command, "--alignment-weight", "0", *judged)
     assert spoken.returncode == 0, spoken.stderr
 
     seen = events(folder)
     assert [event["stage"] for event in seen if event["event"] == "stage_done"] == ["codec", "gpt", "decoder"]
     steps = [event for event in seen if event["event"] == "step" and event["stage"] == "decoder"]
-    assert ["judges" in event for event in steps] == [True, True]
+    assert ["judges" in event for event in steps] == [False, False, True]
+    assert spoken.stderr.count("speaks without stage decoder until that has learnt longer") == 1, "at its first step"
     sampled = {event["stage"] for event in seen if event["event"] == "sample"}
     assert "codec" in sampled
     assert "gpt" in sampled or "no sample of gpt" in spoken.stderr, "three steps do not make a speaker"

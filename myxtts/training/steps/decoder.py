@@ -167,6 +167,10 @@ class DecoderStage(TrainingStage):
         if training.mel_only_steps is None and "mel_only_steps" in kept:
             self.settings = replace(self.settings, mel_only_steps=kept["mel_only_steps"])
 
+    def fit_to_speak(self, step: int) -> bool:
+        """Before the discriminators join it buzzes more than Griffin-Lim, which the voice has without it."""
+        return step >= self.settings.mel_only_steps
+
     def begin_step(self, step: int) -> bool:
         judged = step >= self.settings.mel_only_steps
         changed, self._judged = judged != self._judged, judged

@@ -97,6 +97,10 @@ class TrainingStage(abc.ABC):
     def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:  # noqa: B027
         """Take up what `kept` gave, with the rest of the checkpoint's state, unless the settings say otherwise."""
 
+    def fit_to_speak(self, step: int) -> bool:
+        """Whether a voice is better with what this stage has learnt in so many steps than without."""
+        return True
+
     def begin_step(self, step: int) -> bool:
         """Called before each step; true where the objective is another one from here on and must be compiled anew."""
         return False
