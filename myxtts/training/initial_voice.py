@@ -27,6 +27,7 @@ from myxtts.errors import CheckpointError, ConfigError, DataError
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
+    DETAIL,
     LEARNT_FROM,
     TOKENIZER_FILE,
     find_voice,
@@ -282,6 +283,8 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     tokenizer.save(folder.voice / TOKENIZER_FILE)
     of_another_run = (TRAINED_TO, LEARNT_FROM)
     facts = {name: fact for name, fact in voice.facts.items() if name not in of_another_run}
+    # A part that is left behind, as a mel decoder is, learns anew, and what the old one lacked is not its own.
+    facts[DETAIL] = {part: gains for part, gains in facts.get(DETAIL, {}).items() if part in parts}
     save_arrays(folder.voice, arrays, {**facts, "parts": list(parts)})
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 

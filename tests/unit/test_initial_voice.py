@@ -245,6 +245,16 @@ def test_what_a_voice_learnt_from_before_is_not_the_runs_corpus(tmp_path: Path) 
     assert (facts["sampling"], facts.get("learnt_from")) == ({"temperature": 0.7}, None)
 
 
+def test_detail_that_a_part_lacks_comes_with_the_part(tmp_path: Path) -> None:
+    detail = {"dvae": [1.1, 1.0], "mel_decoder": [1.5, 1.0]}
+    voice = write_voice(tmp_path / "before", (*EVERY_PART, "mel_decoder"), detail=detail)
+    folder = RunFolder(tmp_path / "run")
+
+    begin(settled(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
+
+    assert voice_facts(folder.voice)["detail"] == {"dvae": [1.1, 1.0]}
+
+
 def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     config = settled(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
