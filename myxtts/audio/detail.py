@@ -21,7 +21,7 @@ from myxtts.audio.mel import N_MELS
 ENVELOPE = 20
 """Coefficients that are changed: the spectral envelope. Beyond it are pitch and noise; with those given back too, a
 voice sounds no better and less like itself."""
-SHARE = 0.7
+SHARE = 0.5
 """Of what is lacking, as an exponent: with all of it, mistakes are heard more clearly."""
 LARGEST_GAIN = 3.0
 
