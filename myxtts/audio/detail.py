@@ -22,7 +22,7 @@ ENVELOPE = 20
 """Coefficients that are changed: the spectral envelope. Beyond it are pitch and noise; with those given back too, a
 voice sounds no better and less like itself."""
 SHARE = 0.5
-"""Of what is lacking, as an exponent: with all of it, mistakes are heard more clearly."""
+"""Of what is lacking, as an exponent: with more a voice is livelier still, and less like itself (docs/results.md)."""
 LARGEST_GAIN = 3.0
 
 Mel = NDArray[np.float32]
