@@ -20,7 +20,7 @@ from myxtts.audio.mel import N_MELS
 
 ENVELOPE = 20
 """Coefficients that are changed: the spectral envelope. Beyond it are pitch and noise; with those given back too, a
-voice sounds no better and less like itself."""
+voice is less like itself (docs/results.md)."""
 SHARE = 0.5
 """Of what is lacking, as an exponent: with more a voice is livelier still, and less like itself (docs/results.md)."""
 LARGEST_GAIN = 3.0
