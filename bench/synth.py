@@ -122,7 +122,7 @@ def make_voice() -> Any:
     names = ("conditioning", "gpt", "speaker_encoder", "hifigan")
     parts = build_parts(model, list(names))
     bias = parts.gpt.audio_head.bias.numpy()
-    bias[parts.gpt.audio_stop] = -100.0
+    bias[parts.gpt.levels.stop_digit] = -100.0
     parts.gpt.audio_head.bias.assign(bias)
     return Voice(
         parts=parts,

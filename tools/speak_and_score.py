@@ -96,7 +96,7 @@ class Voice:
     def waves(self, codes_BN: Any, lengths_B: Any) -> list[Any]:
         lengths_B = np.maximum(np.asarray(lengths_B), 2)
         # Behind a row's end stands the stop token, which is no code.
-        codes_BN = np.minimum(codes_BN, self.model.config.audio_codes - 1)
+        codes_BN = np.minimum(codes_BN, self.model.gpt.levels.codes - 1)
         mel_BTM = self.model.dvae.decode(codes_BN, lengths_B)
         waves = self._griffin_lim(mel_BTM, lengths_B * 4).numpy()
         return [wave[: int(length) * 1024 - 256] for wave, length in zip(waves, lengths_B, strict=True)]

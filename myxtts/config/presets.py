@@ -18,6 +18,7 @@ FROM_PRESET: Any = None
 _XTTS_V2: dict[str, Any] = {
     "text_vocab": 6681,
     "audio_codes": 1024,
+    "code_levels": 1,
     "gpt_layers": 30,
     "gpt_width": 1024,
     "gpt_heads": 16,
@@ -38,6 +39,7 @@ MODEL_SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         **_XTTS_V2,
         "text_vocab": 256,
+        "code_levels": 2,
         "gpt_layers": 4,
         "gpt_width": 192,
         "gpt_heads": 4,

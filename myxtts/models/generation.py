@@ -26,6 +26,7 @@ from myxtts.models.cached_step import (
     cache_shape,
     grown_cache,
     predict,
+    predict_finer,
     read_weights,
     room_of,
 )
@@ -59,12 +60,34 @@ class Request(NamedTuple):
     text_lengths_B: tf.Tensor
     text_width: tf.Tensor
     """Tokens of the longest text."""
-    uniform_NB1: tf.Tensor
+    uniform_NBQ: tf.Tensor
+    """A random number for every digit of every code."""
     min_codes_B1: tf.Tensor
     max_codes_B: tf.Tensor
     sampling: SamplingTensors
     guidance: tf.Tensor | None
     """How much more the words count than they do by themselves; None where they are read once."""
+
+    def guided(self, logits_BV: tf.Tensor) -> tf.Tensor:
+        """The logits to draw from, one row for each text."""
+        if self.guidance is None:
+            return logits_BV
+        told_BV, untold_BV = tf.split(logits_BV, 2)
+        return untold_BV + self.guidance * (told_BV - untold_BV)
+
+    def for_all(self, drawn_B: tf.Tensor) -> tf.Tensor:
+        """What was drawn for each text, for all rows."""
+        return drawn_B if self.guidance is None else _twice(drawn_B)
+
+
+class Choice(NamedTuple):
+    """What one step draws."""
+
+    digit_B: tf.Tensor
+    """The first digit, which may be the stop token's."""
+    code_B: tf.Tensor
+    read_BD: tf.Tensor
+    """What the blocks see of the code."""
 
 
 class State(NamedTuple):
@@ -168,10 +191,10 @@ class Generator:
         request = Request(
             text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
             text_width=tf.constant(text_BU.shape[1]),
-            uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
+            uniform_NBQ=random_numbers(_per_row("seeds", seeds, batch), limit + 1, self.gpt.levels.count),
             min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
             max_codes_B=tf.constant(most),
-            sampling=sampling_tensors(sampling, self.gpt.config.audio_codes + 2),
+            sampling=sampling_tensors(sampling, self.gpt.levels.entries + 2),
             guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance, tf.float32),
         )
         latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
@@ -251,7 +274,7 @@ class Generator:
             finished_B=request.max_codes_B <= 0,
             lengths_B=tf.zeros([batch], tf.int32),
             stopped_B=tf.zeros([batch], tf.bool),
-            penalty_BV=tf.ones([batch, gpt.config.audio_codes + 2]),
+            penalty_BV=tf.ones([batch, gpt.levels.entries + 2]),
             hidden_BD=tf.cast(gpt.head_norm(gpt.last_norm(x_BPD[:, -1])), tf.float32),
             spoken_B=_spoken_token(looked, latents_BLD.shape[1], text, batch),
             blocked_BC=tf.cast(-bias[:, 0, -1], tf.float32),
@@ -269,15 +292,16 @@ class Generator:
         weights = read_weights(self.gpt)
 
         def step(state: State, record: Record) -> tuple[State, Record]:
-            code_B = self._choose(state, request, weights)
+            choice = self._choose(state, request, weights)
             at = state.step - first
             record = Record(
-                record.codes.write(at, code_B),
+                record.codes.write(at, choice.code_B),
                 record.latents.write(at, state.hidden_BD),
                 record.spoken.write(at, state.spoken_B),
             )
             place = room.at(state.step)
-            return self._feed(self._mark(state, code_B, request), code_B, place, request, weights), record
+            marked = self._mark(state, choice.digit_B, request)
+            return self._feed(marked, choice.read_BD, place, request, weights), record
 
         state, record = tf.while_loop(
             lambda state, record: (state.step < until) & ~tf.reduce_all(state.finished_B),
@@ -287,19 +311,24 @@ class Generator:
         )
         return state, record
 
-    def _choose(self, state: State, request: Request, weights: StepWeights) -> tf.Tensor:
-        logits_BV = penalise(predict(state.hidden_BD, weights), state.penalty_BV)
-        if request.guidance is not None:
-            told_BV, untold_BV = tf.split(logits_BV, 2)
-            logits_BV = untold_BV + request.guidance * (told_BV - untold_BV)
+    def _choose(self, state: State, request: Request, weights: StepWeights) -> Choice:
+        """The next code, digit by digit."""
+        uniform_BQ = tf.gather(request.uniform_NBQ, state.step)
         early_B1 = tf.cast(state.step < request.min_codes_B1, tf.float32)
-        stop_V = tf.one_hot(self.gpt.audio_stop, self.gpt.config.audio_codes + 2, MASKED)
-        code_B = draw(logits_BV + early_B1 * stop_V, request.sampling, tf.gather(request.uniform_NB1, state.step))
-        return code_B if request.guidance is None else _twice(code_B)
+        stop_V = tf.one_hot(self.gpt.levels.stop_digit, self.gpt.levels.entries + 2, MASKED)
+        logits_BV = request.guided(penalise(predict(state.hidden_BD, weights), state.penalty_BV)) + early_B1 * stop_V
+        digit_B = request.for_all(draw(logits_BV, request.sampling, uniform_BQ[:, :1]))
+        digits, read_BD = [digit_B], tf.gather(weights.embedding, digit_B)
+        for level, finer in enumerate(weights.finer, start=1):
+            logits_BK = request.guided(predict_finer(state.hidden_BD, read_BD, finer))
+            finer_B = request.for_all(draw(logits_BK, request.sampling, uniform_BQ[:, level : level + 1]))
+            digits.append(finer_B)
+            read_BD += tf.gather(finer.embedding, finer_B)
+        return Choice(digits[0], self.gpt.levels.code(digits), read_BD)
 
-    def _mark(self, state: State, code_B: tf.Tensor, request: Request) -> State:
+    def _mark(self, state: State, digit_B: tf.Tensor, request: Request) -> State:
         """Who has finished with this code, and how long the rows are."""
-        stops_B = ~state.finished_B & (code_B == self.gpt.audio_stop)
+        stops_B = ~state.finished_B & (digit_B == self.gpt.levels.stop_digit)
         spoke_B = ~state.finished_B & ~stops_B
         lengths_B = state.lengths_B + tf.cast(spoke_B, tf.int32)
         return state._replace(
@@ -308,13 +337,13 @@ class Generator:
             stopped_B=state.stopped_B | stops_B,
             finished_B=state.finished_B | stops_B | (lengths_B >= request.max_codes_B),
             penalty_BV=tf.maximum(
-                state.penalty_BV, tf.one_hot(code_B, state.penalty_BV.shape[1], request.sampling.penalty, 1.0)
+                state.penalty_BV, tf.one_hot(digit_B, state.penalty_BV.shape[1], request.sampling.penalty, 1.0)
             ),
         )
 
-    def _feed(self, state: State, code_B: tf.Tensor, place: Place, request: Request, weights: StepWeights) -> State:
-        """Run the blocks on one new code per row, writing its keys and values at `place`."""
-        x_BD = tf.gather(weights.embedding, code_B) + tf.gather(weights.position, state.step)
+    def _feed(self, state: State, read_BD: tf.Tensor, place: Place, request: Request, weights: StepWeights) -> State:
+        """Run the blocks on what is read of one new code per row, writing its keys and values at `place`."""
+        x_BD = read_BD + tf.gather(weights.position, state.step)
         caches, looked = [], []
         for layer, block in enumerate(weights.blocks):
             x_BD, cache, probabilities = block_step(block, x_BD, state.caches_Rd[layer], place)
@@ -323,7 +352,7 @@ class Generator:
         latents = self.gpt.config.conditioning_latents
         return state._replace(
             hidden_BD=normalised(normalised(x_BD, *weights.last_norm), *weights.head_norm),
-            spoken_B=_spoken_token(looked, latents, request.text_width, tf.shape(code_B)[0]),
+            spoken_B=_spoken_token(looked, latents, request.text_width, tf.shape(x_BD)[0]),
             caches_Rd=tuple(caches),
         )
 

@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 
 from myxtts.errors import ConfigError
+from myxtts.models.codebook import Codebook
 from myxtts.models.gpt import GPT
 
 EMBEDDING_STD = 0.2
@@ -32,22 +33,29 @@ def initialise_from_scratch(gpt: GPT, *, seed: int, position_std: float = EMBEDD
         variable.assign(random.normal(0.0, std, variable.shape).astype(np.float32))
 
 
-def audio_from_codebook(gpt: GPT, codebook_VC: np.ndarray, *, seed: int) -> None:
-    """Audio embedding and audio head from the codebook, projected to the GPT's width by one random matrix."""
-    codes, width = gpt.config.audio_codes, gpt.config.gpt_width
-    codebook_VC = np.asarray(codebook_VC, np.float64)
-    if codebook_VC.ndim != 2 or codebook_VC.shape[0] != codes:
+def audio_from_codebook(gpt: GPT, codebook: Codebook, *, seed: int) -> None:
+    """Audio embeddings and heads from the codebooks, projected to the GPT's width by one random matrix: what is read of
+    a code is then what its vector sounds like."""
+    width = gpt.config.gpt_width
+    levels = codebook.levels
+    found = (levels[0].codes, len(levels))
+    if found != (gpt.config.audio_codes, gpt.config.code_levels):
         raise ConfigError(
-            f"the codebook has the shape {codebook_VC.shape}, the GPT speaks {codes} codes",
-            hint="give --audio-codes the size of the DVAE that was trained",
+            f"the DVAE has {found[1]} codebooks of {found[0]} entries, the GPT speaks {gpt.config.code_levels} of "
+            f"{gpt.config.audio_codes}",
+            hint="give --audio-codes and --code-levels what the DVAE was trained with",
         )
+    vectors = [level.vectors_KC.numpy().astype(np.float64) for level in levels]
     random = np.random.default_rng([seed, zlib.crc32(b"codebook")])
-    centred_VC = codebook_VC - codebook_VC.mean(0)
-    projected_VD = centred_VC @ random.normal(size=(codebook_VC.shape[1], width))
-    unit_VD = projected_VD / max(float(projected_VD.std()), 1e-12)
-    table = gpt.audio_embedding.table.value.numpy().copy()
-    table[:codes] = EMBEDDING_STD * unit_VD
-    gpt.audio_embedding.table.assign(table)
-    kernel = gpt.audio_head.kernel.value.numpy().copy()
-    kernel[:, :codes] = unit_VD.T * width**-0.5
-    gpt.audio_head.kernel.assign(kernel)
+    matrix_CD = random.normal(size=(vectors[0].shape[1], width))
+    projected = [(vectors_KC - vectors_KC.mean(0)) @ matrix_CD for vectors_KC in vectors]
+    stds = [max(float(projected_KD.std()), 1e-12) for projected_KD in projected]
+    parts = [(gpt.audio_embedding, gpt.audio_head), *((level.embedding, level.head) for level in gpt.finer)]
+    for (embedding, head), projected_KD, std in zip(parts, projected, stds, strict=True):
+        entries = len(projected_KD)
+        table = embedding.table.value.numpy().copy()
+        table[:entries] = EMBEDDING_STD * projected_KD / stds[0]
+        embedding.table.assign(table)
+        kernel = head.kernel.value.numpy().copy()
+        kernel[:, :entries] = (projected_KD / std).T * width**-0.5
+        head.kernel.assign(kernel)

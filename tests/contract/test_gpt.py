@@ -12,6 +12,7 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import Sampling
 from myxtts.errors import DataError, DeviceError
+from myxtts.models.codebook import Codebook
 from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, alignment_loss, gpt_losses
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
@@ -155,10 +156,13 @@ def test_half_precision_on_a_cpu_is_refused_before_it_ends_the_process() -> None
 
 
 def test_initialisation_has_the_asked_for_spread_and_the_codebooks_neighbours() -> None:
-    config = ModelConfig(model_size="tiny", gpt_width=128, gpt_heads=4, gpt_layers=1)
+    config = ModelConfig(model_size="tiny", code_levels=1, gpt_width=128, gpt_heads=4, gpt_layers=1)
     gpt = built_gpt(config)
-    codebook = np.random.default_rng(0).normal(size=(config.audio_codes, 8))
-    codebook[7] = codebook[3] + 1e-3
+    codebook = Codebook(config.audio_codes, 8)
+    codebook.build()
+    vectors = np.random.default_rng(0).normal(size=(config.audio_codes, 8))
+    vectors[7] = vectors[3] + 1e-3
+    codebook.vectors_KC.assign(vectors)
 
     initialise_from_scratch(gpt, seed=1)
     audio_from_codebook(gpt, codebook, seed=1)
@@ -180,6 +184,7 @@ class Overfitted:
             model_size="tiny",
             text_vocab=40,
             audio_codes=64,
+            code_levels=1,
             gpt_layers=3,
             gpt_width=64,
             gpt_heads=4,

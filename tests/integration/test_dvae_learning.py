@@ -193,14 +193,20 @@ def test_training_through_one_code_ends_with_its_reason() -> None:
     assert "--learning-rate" in caught.value.hint
 
 
+def test_one_level_that_collapsed_ends_training_though_the_others_are_in_use() -> None:
+    entries = 64
+    with pytest.raises(TrainingError, match="codebook has collapsed: 2% of its codes"):
+        stage_after_one_update([5 + entries * entry for entry in range(32)]).check(COLLAPSE_CHECK_STEP)
+
+
 def test_training_through_several_codes_goes_on() -> None:
-    stage_after_one_update(list(range(8))).check(COLLAPSE_CHECK_STEP)
+    stage_after_one_update([65 * entry for entry in range(8)]).check(COLLAPSE_CHECK_STEP)
 
 
 def test_a_large_codebook_may_fill_up_slowly_but_not_collapse_either() -> None:
-    stage_after_one_update(list(range(60)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+    stage_after_one_update([8193 * entry for entry in range(60)], audio_codes=8192).check(COLLAPSE_CHECK_STEP)
     with pytest.raises(TrainingError, match="codebook has collapsed"):
-        stage_after_one_update(list(range(40)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+        stage_after_one_update([8193 * entry for entry in range(40)], audio_codes=8192).check(COLLAPSE_CHECK_STEP)
 
 
 def test_padding_neither_moves_nor_counts() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from myxtts.audio.mel import MelSpectrogram
+from myxtts.models.gpt import GPT, GPTOutput
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.steps.decoder import FrozenParts
@@ -82,8 +83,8 @@ class MelDecoderStage(TrainingStage):
         parts, text = self._frozen, (text_BU, text_lengths_B)
         codes_BN, code_lengths_B = parts.dvae.encode(mel_BTM, mel_lengths_B)
         voice_BLD = parts.conditioning(reference_BTM, reference_lengths_B)
-        logits_BTV = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True).audio_logits_BTV
-        read_BN = with_own(codes_BN, logits_BTV, draw_B)
+        heard = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True)
+        read_BN = with_own(codes_BN, parts.gpt, heard, draw_B)
         latents_BTD = parts.gpt(voice_BLD, *text, read_BN, code_lengths_B, attend_stop=True).latents_BTD
         return {
             "vectors": parts.dvae.codebook.look_up(read_BN),
@@ -123,16 +124,23 @@ class MelDecoderStage(TrainingStage):
         return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
 
 
-def with_own(codes_BN: tf.Tensor, logits_BTV: tf.Tensor, draw_B: tf.Tensor) -> tf.Tensor:
+def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, draw_B: tf.Tensor) -> tf.Tensor:
     """The codes with some of each clip replaced by what the GPT draws in their place, decided by `draw` alone.
 
     A clip's draw (0 to 1) is the share of its codes that are replaced; the batch's seed too is made of the draws.
     """
     seed = tf.stack([tf.bitcast(draw_B[0], tf.int32), tf.shape(draw_B)[0]])
     places = tf.shape(codes_BN)
-    codes = logits_BTV.shape[-1] - 2  # the last two are start and stop
-    logits_BNV = tf.cast(logits_BTV[:, : places[1], :codes], tf.float32) / OWN_TEMPERATURE
-    noise_BNV = tf.random.stateless_uniform(tf.shape(logits_BNV), seed, 1e-9, 1.0)
-    own_BN = tf.argmax(logits_BNV - tf.math.log(-tf.math.log(noise_BNV)), -1, codes_BN.dtype)
+    latents_BND = heard.latents_BTD[:, : places[1]]
+    # The last two are start and stop.
+    digits = [_drawn(heard.audio_logits_BTV[:, : places[1], : gpt.levels.entries], seed)]
+    while len(digits) < gpt.levels.count:
+        digits.append(_drawn(gpt.finer_logits(latents_BND, digits)[-1], seed + 1 + len(digits)))
     chance_BN = tf.random.stateless_uniform(places, seed + 1)
-    return tf.where(chance_BN < draw_B[:, None], own_BN, codes_BN)
+    return tf.where(chance_BN < draw_B[:, None], gpt.levels.code(digits), codes_BN)
+
+
+def _drawn(logits_BNK: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    logits_BNK = tf.cast(logits_BNK, tf.float32) / OWN_TEMPERATURE
+    noise_BNK = tf.random.stateless_uniform(tf.shape(logits_BNK), seed, 1e-9, 1.0)
+    return tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)
