@@ -175,7 +175,9 @@ def test_a_collapsed_codebook_shows_in_its_usage() -> None:
 
 
 def stage_after_one_update(codes: list[int], audio_codes: int = 64) -> CodecStage:
-    dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=audio_codes))
+    dvae = DVAE(
+        ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=audio_codes, code_levels=2)
+    )
     dvae.build()
     stage = CodecStage(dvae)
     aftermath = {"latents": np.zeros((1, len(codes), 4), np.float32), "codes": np.array([codes], np.int32)}
