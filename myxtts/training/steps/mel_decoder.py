@@ -24,9 +24,6 @@ from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objectiv
 
 OWN_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
-MOST_OWN = 0.5
-"""Largest share of a clip's codes that the GPT draws. With all of them a decoder learns to trust none and makes the
-mean of all that the text may sound like: as well understood, but smoother and less like the voice (docs/results.md)."""
 
 
 class MelDecoderStage(TrainingStage):
@@ -98,7 +95,7 @@ class MelDecoderStage(TrainingStage):
         }
 
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
-        """Without waves, the clip's own mel is the reference; a middling share of its codes is the GPT's own."""
+        """Without waves, the clip's own mel is the reference; half of its codes are the GPT's own."""
         norms_M = self._conditioning_mel.channel_norms
         reference = mel if norms_M is None else mel / norms_M
         draw_B = tf.fill([tf.shape(mel)[0]], 0.5)
@@ -130,7 +127,7 @@ class MelDecoderStage(TrainingStage):
 def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, draw_B: tf.Tensor) -> tf.Tensor:
     """The codes with some of each clip replaced by what the GPT draws in their place, decided by `draw` alone.
 
-    A clip's draw (0 to 1) says what share of its codes is replaced; the batch's seed too is made of the draws.
+    A clip's draw (0 to 1) is the share of its codes that are replaced; the batch's seed too is made of the draws.
     """
     seed = tf.stack([tf.bitcast(draw_B[0], tf.int32), tf.shape(draw_B)[0]])
     places = tf.shape(codes_BN)
@@ -140,7 +137,7 @@ def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, draw_B: tf.Tensor)
     while len(digits) < gpt.levels.count:
         digits.append(_drawn(gpt.finer_logits(latents_BND, digits)[-1], seed + 1 + len(digits)))
     chance_BN = tf.random.stateless_uniform(places, seed + 1)
-    return tf.where(chance_BN < MOST_OWN * draw_B[:, None], gpt.levels.code(digits), codes_BN)
+    return tf.where(chance_BN < draw_B[:, None], gpt.levels.code(digits), codes_BN)
 
 
 def _drawn(logits_BNK: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
