@@ -79,7 +79,7 @@ def generate_guarded(
         for place, row in enumerate(rows):
             attempts[row] += 1
             last = None if last_sounding is None else last_sounding[row]
-            verdict = _verdict(made, place, int(lengths[row]), guards, last)
+            verdict = _verdict(generator, made, place, int(lengths[row]), guards, last)
             if row not in best or _FAULT_RANK.index(verdict.fault) < _FAULT_RANK.index(best[row][0].fault):
                 best[row] = (verdict, made, place)
         rows = [row for row in rows if not best[row][0].good]
@@ -114,7 +114,7 @@ def stream_guarded(
         made = part if made is None else _joined(made, part)
         count = int(made.lengths_B[0])
         if not made.stopped_B[0] and count < limit:
-            safe = count if guards is None else _surely_kept(made, len(ids), guards, last_sounding)
+            safe = count if guards is None else _surely_kept(generator, made, len(ids), guards, last_sounding)
             if safe >= out + STREAMED_CODES:
                 yield made.latents_BND[0, out:safe], None
                 out = safe
@@ -122,7 +122,7 @@ def stream_guarded(
         if guards is None:
             spoken = as_it_came(made, 0)
         else:
-            verdict = _verdict(made, 0, len(ids), guards, last_sounding)
+            verdict = _verdict(generator, made, 0, len(ids), guards, last_sounding)
             if not verdict.good and out == 0:
                 lasts = None if last_sounding is None else [last_sounding]
                 options: dict[str, Any] = {"sampling": sampling, "seeds": seed, "guards": guards}
@@ -153,10 +153,12 @@ def _joined(first: Generated, then: Generated) -> Generated:
     )
 
 
-def _surely_kept(made: Generated, text_tokens: int, guards: GuardConfig, last_sounding: int | None) -> int:
+def _surely_kept(
+    generator: Generator, made: Generated, text_tokens: int, guards: GuardConfig, last_sounding: int | None
+) -> int:
     """Codes that would be kept if speech went wrong from here on: not what may be the beginning of a loop or a tail."""
     eager = replace(guards, loop_codes=min(guards.loop_codes, _LOOKS_LIKE_A_LOOP))
-    return _verdict(made, 0, text_tokens, eager, last_sounding).keep
+    return _verdict(generator, made, 0, text_tokens, eager, last_sounding).keep
 
 
 def _heard(verdict: Verdict, made: Generated, out: int) -> Spoken:
@@ -172,10 +174,14 @@ def _attempt_seed(seed: int, attempt: int) -> int:
     return (seed + attempt * 1_000_003) % (2**31 - 1)
 
 
-def _verdict(made: Generated, place: int, text_tokens: int, guards: GuardConfig, last_sounding: int | None) -> Verdict:
+def _verdict(
+    generator: Generator, made: Generated, place: int, text_tokens: int, guards: GuardConfig, last_sounding: int | None
+) -> Verdict:
     count = int(made.lengths_B[place])
-    codes_N, spoken_N = made.codes_BN[place, :count], made.spoken_token_BN[place][:count]
-    return judge(codes_N, bool(made.stopped_B[place]), text_tokens, guards, spoken_N, last_sounding)
+    # Of a loop the coarsest digits repeat; the finer ones are drawn anew each time.
+    coarse_N = generator.gpt.levels.digits(made.codes_BN[place, :count])[0]
+    spoken_N = made.spoken_token_BN[place][:count]
+    return judge(coarse_N, bool(made.stopped_B[place]), text_tokens, guards, spoken_N, last_sounding)
 
 
 def _spoken(verdict: Verdict, made: Generated, place: int, attempts: int) -> Spoken:

@@ -89,7 +89,7 @@ def test_all_stages_learn_and_speak_in_16_bits_and_decide_codes_speakers_and_sam
 
     assert len(seen["aligner"]) == 1
     assert seen["codec"] == [["commitment", "heard", "l1", "mse"], ["float32"]]
-    assert seen["gpt"] == [["accuracy", "alignment", "audio", "text"], ["float32"]]
+    assert seen["gpt"] == [["accuracy", "alignment", "audio", "finer", "text"], ["float32"]]
     assert seen["decoder"] == [["adversarial", "features", "judges", "mel"], ["float32"]]
     assert seen["made"] == ["float32"] * 3
     narrow = dict.fromkeys(("gpt", "conditioning", "hifigan", "mels"), "float16")

@@ -142,7 +142,7 @@ for too_long in (batch(4, tokens=403), batch(4, frames=2440)):
 print(json.dumps(dict(
     norms=[r1.gradient_norm, r2.gradient_norm], difference=difference, unchanged=unchanged,
     skipped_steps=one.skipped_steps, stopped=stopped, good=good["loss"], refused=refused,
-    mixed=[mixed.loss, mixed.figures["text"] + mixed.figures["audio"]],
+    mixed=[mixed.loss, mixed.figures["text"] + mixed.figures["audio"] + mixed.figures["finer"]],
     traces=[traced.experimental_get_tracing_count() for traced in two._gradients_of.values()],
 )))
 """
