@@ -59,6 +59,12 @@ def gpt_inputs(lengths: list[int]) -> Inputs:
     }
 
 
+def voice_and_text(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Latents, texts and their lengths, to generate from."""
+    inputs = gpt_inputs([5] * rows)
+    return inputs["latents"], inputs["text"], inputs["text_lengths"]
+
+
 def _gpt_loss(gpt: GPT, inputs: Inputs) -> tf.Tensor:
     batch = [tf.convert_to_tensor(inputs[name]) for name in ("text", "text_lengths", "codes", "lengths")]
     output = gpt(inputs["latents"], *batch, alignment_heads=HEADS)

@@ -16,7 +16,7 @@ from myxtts.models.codebook import Codebook
 from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, gpt_losses
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
-from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs
+from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs, voice_and_text
 
 LEVELS = replace(TINY, code_levels=3)
 GREEDY = Sampling(temperature=0.0)
@@ -43,11 +43,6 @@ def gpt() -> GPT:
 @pytest.fixture(scope="module")
 def generator(gpt: GPT) -> Generator:
     return Generator(gpt, alignment_heads=HEADS)
-
-
-def voice_and_text(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    inputs = gpt_inputs([5] * rows)
-    return inputs["latents"], inputs["text"], inputs["text_lengths"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

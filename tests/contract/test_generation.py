@@ -16,7 +16,7 @@ from myxtts.models.guarded import generate_guarded
 from myxtts.models.guards import GuardConfig, expected_limit
 from myxtts.models.initialise import initialise_from_scratch
 from myxtts.models.sampling import draw, penalise, sampling_tensors
-from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs
+from tests.contract.gpt_cases import HEADS, TINY, built_gpt, voice_and_text
 
 LIVELY = Sampling(temperature=1.0, top_k=0, top_p=0.95, repetition_penalty=1.2)
 
@@ -31,11 +31,6 @@ def gpt() -> GPT:
 @pytest.fixture(scope="module")
 def generator(gpt: GPT) -> Generator:
     return Generator(gpt, alignment_heads=HEADS)
-
-
-def voice_and_text(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    inputs = gpt_inputs([5] * rows)
-    return inputs["latents"], inputs["text"], inputs["text_lengths"]
 
 
 def row_of(made: Generated, row: int) -> np.ndarray:
