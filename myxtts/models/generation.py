@@ -60,8 +60,7 @@ class Request(NamedTuple):
     text_lengths_B: tf.Tensor
     text_width: tf.Tensor
     """Tokens of the longest text."""
-    uniform_NBQ: tf.Tensor
-    """A random number for every digit of every code."""
+    uniform_NB1: tf.Tensor
     min_codes_B1: tf.Tensor
     max_codes_B: tf.Tensor
     sampling: SamplingTensors
@@ -191,7 +190,7 @@ class Generator:
         request = Request(
             text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
             text_width=tf.constant(text_BU.shape[1]),
-            uniform_NBQ=random_numbers(_per_row("seeds", seeds, batch), limit + 1, self.gpt.levels.count),
+            uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
             min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
             max_codes_B=tf.constant(most),
             sampling=sampling_tensors(sampling, self.gpt.levels.entries + 2),
@@ -312,18 +311,18 @@ class Generator:
         return state, record
 
     def _choose(self, state: State, request: Request, weights: StepWeights) -> Choice:
-        """The next code, digit by digit."""
-        uniform_BQ = tf.gather(request.uniform_NBQ, state.step)
+        """The next code: its first digit is drawn, each finer one the likeliest behind those before it. Little of those
+        can be known; drawn too, they would be noise."""
         early_B1 = tf.cast(state.step < request.min_codes_B1, tf.float32)
         stop_V = tf.one_hot(self.gpt.levels.stop_digit, self.gpt.levels.entries + 2, MASKED)
         logits_BV = request.guided(penalise(predict(state.hidden_BD, weights), state.penalty_BV)) + early_B1 * stop_V
-        digit_B = request.for_all(draw(logits_BV, request.sampling, uniform_BQ[:, :1]))
+        digit_B = request.for_all(draw(logits_BV, request.sampling, tf.gather(request.uniform_NB1, state.step)))
         digits, read_BD = [digit_B], tf.gather(weights.embedding, digit_B)
-        for level, finer in enumerate(weights.finer, start=1):
-            logits_BK = request.guided(predict_finer(state.hidden_BD, read_BD, finer))
-            finer_B = request.for_all(draw(logits_BK, request.sampling, uniform_BQ[:, level : level + 1]))
+        for level in weights.finer:
+            logits_BK = request.guided(predict_finer(state.hidden_BD, read_BD, level))
+            finer_B = request.for_all(tf.argmax(logits_BK, -1, tf.int32))
             digits.append(finer_B)
-            read_BD += tf.gather(finer.embedding, finer_B)
+            read_BD += tf.gather(level.embedding, finer_B)
         return Choice(digits[0], self.gpt.levels.code(digits), read_BD)
 
     def _mark(self, state: State, digit_B: tf.Tensor, request: Request) -> State:

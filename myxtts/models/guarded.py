@@ -178,7 +178,7 @@ def _verdict(
     generator: Generator, made: Generated, place: int, text_tokens: int, guards: GuardConfig, last_sounding: int | None
 ) -> Verdict:
     count = int(made.lengths_B[place])
-    # Of a loop the coarsest digits repeat; the finer ones are drawn anew each time.
+    # Of a loop the coarsest digits repeat; the finer ones need not.
     coarse_N = generator.gpt.levels.digits(made.codes_BN[place, :count])[0]
     spoken_N = made.spoken_token_BN[place][:count]
     return judge(coarse_N, bool(made.stopped_B[place]), text_tokens, guards, spoken_N, last_sounding)

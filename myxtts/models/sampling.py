@@ -31,9 +31,9 @@ def sampling_tensors(sampling: Sampling, vocabulary: int) -> SamplingTensors:
     )
 
 
-def random_numbers(seeds_B: np.ndarray, count: int, digits: int) -> tf.Tensor:
-    """[count, B, digits] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
-    return tf.stack([tf.random.stateless_uniform([count, digits], [seed, 0]) for seed in seeds_B.tolist()], 1)
+def random_numbers(seeds_B: np.ndarray, count: int) -> tf.Tensor:
+    """[count, B, 1] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
+    return tf.stack([tf.random.stateless_uniform([count, 1], [seed, 0]) for seed in seeds_B.tolist()], 1)
 
 
 def penalise(logits_BV: tf.Tensor, penalty_BV: tf.Tensor) -> tf.Tensor:
@@ -43,8 +43,7 @@ def penalise(logits_BV: tf.Tensor, penalty_BV: tf.Tensor) -> tf.Tensor:
 
 def draw(logits_BV: tf.Tensor, sampling: SamplingTensors, uniform_B1: tf.Tensor) -> tf.Tensor:
     """One code for each row: the candidate at which the cumulative probability passes the row's random number."""
-    # A finer digit has no start and stop to choose from.
-    values_BK, codes_BK = tf.math.top_k(logits_BV, tf.minimum(sampling.top_k, logits_BV.shape[-1]))
+    values_BK, codes_BK = tf.math.top_k(logits_BV, sampling.top_k)
     probabilities_BK = tf.nn.softmax(values_BK / sampling.temperature)
     until_BK = tf.cumsum(probabilities_BK, axis=-1)
     kept_BK = until_BK - probabilities_BK < sampling.top_p

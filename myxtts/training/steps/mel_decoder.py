@@ -132,15 +132,11 @@ def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, draw_B: tf.Tensor)
     seed = tf.stack([tf.bitcast(draw_B[0], tf.int32), tf.shape(draw_B)[0]])
     places = tf.shape(codes_BN)
     latents_BND = heard.latents_BTD[:, : places[1]]
-    # The last two are start and stop.
-    digits = [_drawn(heard.audio_logits_BTV[:, : places[1], : gpt.levels.entries], seed)]
+    # As in speaking: the first digit is drawn (the last two are start and stop), the finer ones are the likeliest.
+    logits_BNK = tf.cast(heard.audio_logits_BTV[:, : places[1], : gpt.levels.entries], tf.float32) / OWN_TEMPERATURE
+    noise_BNK = tf.random.stateless_uniform(tf.shape(logits_BNK), seed, 1e-9, 1.0)
+    digits = [tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)]
     while len(digits) < gpt.levels.count:
-        digits.append(_drawn(gpt.finer_logits(latents_BND, digits)[-1], seed + 1 + len(digits)))
+        digits.append(tf.argmax(gpt.finer_logits(latents_BND, digits)[-1], -1, tf.int32))
     chance_BN = tf.random.stateless_uniform(places, seed + 1)
     return tf.where(chance_BN < draw_B[:, None], gpt.levels.code(digits), codes_BN)
-
-
-def _drawn(logits_BNK: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    logits_BNK = tf.cast(logits_BNK, tf.float32) / OWN_TEMPERATURE
-    noise_BNK = tf.random.stateless_uniform(tf.shape(logits_BNK), seed, 1e-9, 1.0)
-    return tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)
