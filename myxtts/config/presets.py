@@ -39,7 +39,6 @@ MODEL_SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         **_XTTS_V2,
         "text_vocab": 256,
-        "code_levels": 3,
         "gpt_layers": 4,
         "gpt_width": 192,
         "gpt_heads": 4,

@@ -60,7 +60,7 @@ class TrainingConfig:
     for, except gpt, which is what is fine-tuned."""
 
     epochs: int | None = None
-    """Most passes over the corpus, for each stage; 300 without it and without a number of steps."""
+    """Most passes over the corpus, for each stage; 250 without it and without a number of steps."""
 
     max_steps: int | None = None
     """Most steps of each stage; without it, the preset's recipe. --epochs beside it may end the stage before."""

@@ -24,7 +24,6 @@ VOICE_FOLDER = "voice"
 LEARNT_ALL_CLIPS = "learnt_all_clips"
 LEARNT_FROM = "learnt_from"
 DETAIL = "detail"
-FINER_CODEBOOK = "dvae/codebook/finer/vectors"
 
 
 def find_voice(path: str | Path) -> Path:
@@ -64,15 +63,10 @@ def save_voice(
 
 def read_voice_config(folder: Path) -> XTTSConfig:
     config = XTTSConfig.from_yaml(folder / CONFIG_FILE)
-    manifest = read_manifest(folder) if (folder / MANIFEST_FILE).is_file() else {"weights": {}, "metadata": {}}
-    older: dict[str, Any] = {}
     # Folders of an earlier import-xtts say it in their manifest.
-    if manifest["metadata"].get("normed_conditioning"):
-        older["normed_conditioning"] = True
-    # Voices from before codes had levels do not say that theirs have one.
-    if "dvae/codebook/vectors" in manifest["weights"] and FINER_CODEBOOK not in manifest["weights"]:
-        older["code_levels"] = 1
-    return replace(config, model=replace(config.model, **older)) if older else config
+    if voice_facts(folder).get("normed_conditioning"):
+        return replace(config, model=replace(config.model, normed_conditioning=True))
+    return config
 
 
 def read_voice_tokenizer(folder: Path) -> Tokenizer:

@@ -9,7 +9,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
 from myxtts.training.recipes import recipe_for
 
-DEFAULT_EPOCHS = 300
+DEFAULT_EPOCHS = 250
 """Where neither passes nor steps are asked for: a recipe's steps are too many for a few minutes of speech. Half an
 hour has all of them."""
 

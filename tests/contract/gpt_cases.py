@@ -14,7 +14,6 @@ TINY = ModelConfig(
     model_size="tiny",
     text_vocab=30,
     audio_codes=20,
-    code_levels=1,
     gpt_width=32,
     gpt_heads=2,
     gpt_layers=3,

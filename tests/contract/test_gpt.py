@@ -156,7 +156,7 @@ def test_half_precision_on_a_cpu_is_refused_before_it_ends_the_process() -> None
 
 
 def test_initialisation_has_the_asked_for_spread_and_the_codebooks_neighbours() -> None:
-    config = ModelConfig(model_size="tiny", code_levels=1, gpt_width=128, gpt_heads=4, gpt_layers=1)
+    config = ModelConfig(model_size="tiny", gpt_width=128, gpt_heads=4, gpt_layers=1)
     gpt = built_gpt(config)
     codebook = Codebook(config.audio_codes, 8)
     codebook.build()
@@ -184,7 +184,6 @@ class Overfitted:
             model_size="tiny",
             text_vocab=40,
             audio_codes=64,
-            code_levels=1,
             gpt_layers=3,
             gpt_width=64,
             gpt_heads=4,

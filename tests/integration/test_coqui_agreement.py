@@ -27,7 +27,7 @@ def give(layer: keras.layers.Layer, weights: dict[str, np.ndarray]) -> None:
 @pytest.fixture(scope="module")
 def dvae_and_golden() -> tuple[dvae.DVAE, dict[str, np.ndarray]]:
     config = ModelConfig(
-        model_size="tiny", dvae_width=DVAE.width, dvae_code_width=DVAE.code_width, audio_codes=DVAE.codes, code_levels=1
+        model_size="tiny", dvae_width=DVAE.width, dvae_code_width=DVAE.code_width, audio_codes=DVAE.codes
     )
     state, golden = formula.load("dvae")
     layer = dvae.DVAE(config)

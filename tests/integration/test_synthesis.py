@@ -25,7 +25,6 @@ from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.speech import SpeechReport
 from myxtts.synthesis.streaming import pcm16
 from myxtts.synthesis.synthesizer import Synthesizer
-from myxtts.synthesis.voice import CONFIG_FILE
 from tests.awkward_texts import AWKWARD, UNSPOKEN
 from tests.voice_maker import make_voice, noise
 
@@ -359,16 +358,3 @@ def test_only_a_voice_that_learnt_to_speak_without_a_text_is_guided(tmp_path: Pa
     assert guided.sampling == dataclasses.replace(plain.sampling, guidance=GUIDANCE)
     published = make_voice(tmp_path / "published", parts, guided=True, sampling={"temperature": 0.75, "top_k": 9})
     assert load_voice(published).sampling == Sampling(temperature=0.75, top_k=9, guidance=GUIDANCE)
-
-
-def test_a_voice_from_before_codes_had_levels_speaks_on(tmp_path: Path) -> None:
-    folder = make_voice(tmp_path, ["dvae", "conditioning", "gpt"], code_levels=1)
-    said = (folder / CONFIG_FILE).read_text(encoding="utf-8")
-    unsaid = "".join(line for line in said.splitlines(keepends=True) if "code_levels" not in line)
-    assert unsaid != said
-    (folder / CONFIG_FILE).write_text(unsaid, encoding="utf-8")
-
-    voice = Synthesizer(folder)
-
-    assert voice.voice.config.model.code_levels == 1
-    assert len(voice.speak("hello", guards=CURT).wave)

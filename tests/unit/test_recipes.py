@@ -20,9 +20,9 @@ from myxtts.training.stage_length import length_of
         ({"codec_steps": 4000, "gpt_steps": 7}, 4000, "--codec-steps"),
         ({"codec_steps": 4000, "max_steps": 5000}, 4000, "--codec-steps"),
         ({"gpt_steps": 4000, "max_steps": 5000}, 5000, "--max-steps"),
-        ({"epochs": 2000}, 10_000, "the recipe's steps"),
-        ({}, 3000, "300 passes over the corpus (--epochs or --max-steps change that)"),
-        ({"grad_accum": 3}, 1000, "300 passes over the corpus (--epochs or --max-steps change that)"),
+        ({"epochs": 2000}, 7000, "the recipe's steps"),
+        ({}, 2500, "250 passes over the corpus (--epochs or --max-steps change that)"),
+        ({"grad_accum": 3}, 834, "250 passes over the corpus (--epochs or --max-steps change that)"),
     ],
 )
 def test_a_stage_is_as_long_as_was_asked_and_says_what_ends_it(given: dict[str, int], steps: int, words: str) -> None:
