@@ -25,7 +25,8 @@ from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.training.trainer import XTTSTrainer
 
 layers.refuse_half_precision_on_cpu = lambda compute_dtype, device: None
-config = XTTSConfig(model_size="tiny", code_levels=2, decoder="hifigan", alignment_weight=1.0, **{**SMALL, "gpt_layers": 2})
+small = {**SMALL, "gpt_layers": 2, "code_levels": 2}
+config = XTTSConfig(model_size="tiny", decoder="hifigan", alignment_weight=1.0, **small)
 sizes = config.model
 keras.config.set_dtype_policy(POLICY)
 model = XTTS(sizes)

@@ -45,8 +45,8 @@ def result_of(script: str, **environment: str) -> dict[str, object]:
 MIRRORED = """
 out = {}
 # A low rate: Adam turns rounding in a gradient that is nearly 0 into a whole step, which is no fault of ours.
-recipe = dict(dropout=0.0, code_noise=0.0, max_steps=10, learning_rate=1e-4)
-config = XTTSConfig(model_size="tiny", code_levels=2, simulate_gpus=2, multi_gpu=True, **recipe, **dict(SIZES, gpt_layers=2))
+recipe = dict(code_levels=2, dropout=0.0, code_noise=0.0, max_steps=10, learning_rate=1e-4)
+config = XTTSConfig(model_size="tiny", simulate_gpus=2, multi_gpu=True, **recipe, **dict(SIZES, gpt_layers=2))
 seed_everything(5)
 mirrored, single = XTTSTrainer(config), XTTSTrainer(config, model_device="/CPU:1")
 def held_out_batch(stage, **shape):
