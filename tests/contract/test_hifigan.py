@@ -42,7 +42,7 @@ def test_the_gradient_of_a_dilated_convolution_is_that_of_its_definition(dilatio
         reach = 3 * dilation
         padded = tf.pad(x, [[0, 0], [0, 0], [reach, reach], [0, 0]])
         taps = [padded[:, :, dilation * tap : dilation * tap + 40] for tap in range(7)]
-        # Not `@`: the gradient of a product with a broadcast matrix ended the process on one machine with two cores (oneDNN).
+        # Not `@`: the gradient of a product with a broadcast matrix ended the process on two cores (oneDNN).
         return tf.add_n([tf.tensordot(taps[tap], conv.kernel[0, tap], 1) for tap in range(7)])
 
     wanted = [x_B1TC, conv.kernel.value]
