@@ -12,15 +12,16 @@ import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
-from myxtts.cli.synth import open_synthesizer, read_texts
+from myxtts.cli.synth import configure_device, open_synthesizer, read_texts
 from myxtts.config.checks import at_least, check_seed
-from myxtts.errors import DataError, UsageError
+from myxtts.errors import DataError, SynthesisError, UsageError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 from myxtts.text.languages import find_language
 
 if TYPE_CHECKING:
     from myxtts.data.prepared import PreparedCorpus
+    from myxtts.evaluation.evaluate import Speaking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class EvaluateOptions:
     """
 
     voice: Annotated[Path, tyro.conf.Positional]
-    """A run folder or a voice folder."""
+    """A run folder or a voice folder; of a run that has learnt its codec only, that is judged."""
 
     data: Path
     """Corpus with the real clips; those that training held out are spoken. For a run with --val-data, that folder."""
@@ -85,7 +86,7 @@ def main(argv: list[str]) -> int:
     logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
     # What is wrong with the corpus is said before TensorFlow and the judges are loaded.
     prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
-    synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
+    synthesizer = open_judged(options.voice, options.simulate_gpus)
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
     from myxtts.evaluation.run import evaluate_into
@@ -118,6 +119,30 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
+
+
+def open_judged(voice: Path, simulate_gpus: int) -> Speaking:
+    """The voice; its codec alone where its gpt has not learnt yet."""
+    if not is_codec_alone(voice):
+        return open_synthesizer(voice, simulate_gpus)
+    device = configure_device(simulate_gpus)
+    import tensorflow as tf
+
+    from myxtts.evaluation.evaluate import CodecAlone
+    from myxtts.synthesis.loaded_voice import load_codec
+
+    print(f"note: the gpt of {voice} has not learnt yet: its codec alone is judged", file=sys.stderr)
+    with tf.device(device):
+        return CodecAlone(load_codec(voice))
+
+
+def is_codec_alone(voice: Path) -> bool:
+    """Whether clips can go through the voice's codec and no text can be spoken yet."""
+    from myxtts.models.weights import read_manifest
+    from myxtts.synthesis.voice import find_voice, missing_to_speak, voice_parts
+
+    parts = voice_parts(read_manifest(find_voice(voice)))
+    return "dvae" in parts and bool(missing_to_speak(parts))
 
 
 def _about(options: EvaluateOptions) -> dict[str, str | int | bool]:
@@ -170,6 +195,11 @@ def refuse_early(options: EvaluateOptions) -> bool:
     if not options.data.exists():
         raise DataError(f"--data {options.data} is not there", hint="name the folder of a corpus: docs/your-data.md")
     folder = find_voice(options.voice)
+    if options.texts is not None and is_codec_alone(options.voice):
+        raise SynthesisError(
+            f"--texts cannot be spoken: the gpt of {options.voice} has not learnt yet",
+            hint="leave --texts out to judge its codec, or train its gpt stage first",
+        )
     if options.out is not None:
         with writing(options.out):
             options.out.mkdir(parents=True, exist_ok=True)

@@ -239,13 +239,19 @@ def open_synthesizer(voice: Path, simulate_gpus: int = 0) -> Synthesizer:
     from myxtts.synthesis.voice import find_voice
 
     folder = find_voice(voice)
+    device = configure_device(simulate_gpus)
+    from myxtts.synthesis.synthesizer import Synthesizer
+
+    return Synthesizer(folder, device=device)
+
+
+def configure_device(simulate_gpus: int) -> str:
+    """The one device that speaks, by its name."""
     plan = plan_devices(DeviceRequest(), find_inventory(simulate_gpus))
     from myxtts.runtime.apply import apply_plan
 
     apply_plan(plan)
-    from myxtts.synthesis.synthesizer import Synthesizer
-
-    return Synthesizer(folder, device=plan.model.name)
+    return plan.model.name
 
 
 def numbered(out: Path, number: int, count: int) -> Path:

@@ -117,11 +117,21 @@ class Summary:
 
 
 class Speaking(Protocol):
-    """What evaluation needs of `Synthesizer`."""
+    """What evaluation needs of `Synthesizer`; of a run whose GPT has not learnt yet, `CodecAlone`."""
+
+    @property
+    def codec(self) -> Any: ...
+
+    @property
+    def speak(self) -> Callable[..., Speech] | None: ...
+
+
+@dataclass(frozen=True)
+class CodecAlone:
+    """What cannot speak yet: clips go through its codec, and no text is spoken."""
 
     codec: Any
-
-    def speak(self, text: str, *, reference: Any, language: str, seed: int, guards: GuardConfig | None) -> Speech: ...
+    speak: None = None
 
 
 class Evaluation:
@@ -144,16 +154,8 @@ class Evaluation:
 
     def _versions(self, item: Item) -> Iterator[Row]:
         real_s = None if item.real is None else len(item.real) / SAMPLE_RATE
-        try:
-            speech = self._synthesizer.speak(
-                item.text, reference=[item.reference], language=item.language, **self._manner
-            )
-        except SynthesisError as error:
-            logger.warning("%s was not spoken: %s", item.id, error.problem)
-            yield self._silent(item, error.problem)
-        else:
-            faults = ", ".join(piece.fault for piece in speech.report.faults if piece.fault) or None
-            yield self._judged(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
+        if self._synthesizer.speak is not None:
+            yield self._spoken(item, real_s, self._synthesizer.speak)
         if item.real is None:
             return
         if self._synthesizer.codec is not None:
@@ -161,6 +163,15 @@ class Evaluation:
             yield self._judged(item, CODEC, coded, SAMPLE_RATE, real_s)
             yield self._judged(item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s)
         yield self._judged(item, REAL, item.real, SAMPLE_RATE, real_s)
+
+    def _spoken(self, item: Item, real_s: float | None, speak: Callable[..., Speech]) -> Row:
+        try:
+            speech = speak(item.text, reference=[item.reference], language=item.language, **self._manner)
+        except SynthesisError as error:
+            logger.warning("%s was not spoken: %s", item.id, error.problem)
+            return self._silent(item, error.problem)
+        faults = ", ".join(piece.fault for piece in speech.report.faults if piece.fault) or None
+        return self._judged(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
 
     def _silent(self, item: Item, failure: str) -> Row:
         """A text that was not spoken: all of it was missed, and in nobody's voice."""

@@ -11,14 +11,17 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.speaking import GUIDANCE, WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import SynthesisError
 from myxtts.models.weights import read_manifest
+from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
 from myxtts.synthesis.voice import (
     DETAIL,
     build_parts,
     find_voice,
     load_parts,
+    missing_to_speak,
     read_voice_config,
     read_voice_tokenizer,
+    voice_facts,
     voice_parts,
 )
 from myxtts.text.tokenizer import Tokenizer
@@ -64,8 +67,7 @@ def load_voice(path: str | Path) -> Voice:
     folder = find_voice(path)
     manifest = read_manifest(folder)
     names, facts = voice_parts(manifest), manifest["metadata"]
-    missing = [part for part in ("conditioning", "gpt") if part not in names]
-    if missing:
+    if missing := missing_to_speak(names):
         raise SynthesisError(
             f"the voice in {folder} cannot speak yet: it has {', '.join(names)} and no {missing[0]}",
             hint="train its gpt stage too: run the same train command again, without --stage",
@@ -82,6 +84,14 @@ def load_voice(path: str | Path) -> Voice:
         digest=manifest["sha256"],
         speakers=load_speakers(folder),
     )
+
+
+def load_codec(path: str | Path) -> CodecDecoder:
+    """The codec alone of a run or a voice folder, whose GPT need not have learnt yet."""
+    folder = find_voice(path)
+    parts = build_parts(read_voice_config(folder).model, voice_parts(read_manifest(folder)))
+    load_parts(folder, parts)
+    return CodecDecoder(parts.dvae, voice_facts(folder).get(DETAIL, {}).get("dvae"))
 
 
 def voice_with(facts: Mapping[str, Any], *, config: XTTSConfig, **given: Any) -> Voice:

@@ -6,7 +6,7 @@ Only trained parts are stored, so that an untrained decoder can never be mistake
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,6 +90,11 @@ def voice_parts(manifest: Mapping[str, Any]) -> list[str]:
     """The parts that a folder has; those of an import are known by their weights."""
     named: list[str] | None = manifest["metadata"].get("parts")
     return named if named is not None else list(dict.fromkeys(name.split("/")[0] for name in manifest["weights"]))
+
+
+def missing_to_speak(parts: Collection[str]) -> list[str]:
+    """What a voice with these parts still lacks of what every voice speaks with."""
+    return [part for part in ("conditioning", "gpt") if part not in parts]
 
 
 def build_parts(config: ModelConfig, parts: list[str]) -> SimpleNamespace:

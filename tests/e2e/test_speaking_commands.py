@@ -86,6 +86,16 @@ def test_texts_of_ones_own_and_all_clips_are_not_asked_for_together() -> None:
         evaluate.refuse_early(asked)
 
 
+def test_a_codec_is_judged_alone_but_speaks_no_texts(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "run", ("dvae",))
+    (tmp_path / "texts.txt").write_text("one\n", encoding="utf-8")
+
+    assert evaluate.is_codec_alone(voice)
+    assert not evaluate.is_codec_alone(write_voice(tmp_path / "whole"))
+    with pytest.raises(SynthesisError, match=r"--texts cannot be spoken: the gpt of .*run has not learnt yet"):
+        evaluate.refuse_early(evaluate.EvaluateOptions(voice=voice, data=Path(), texts=tmp_path / "texts.txt"))
+
+
 def test_texts_beyond_the_limit_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "texts.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from myxtts.data.prepare import prepare
-from myxtts.evaluation.evaluate import Item
+from myxtts.evaluation.evaluate import CodecAlone, Item
 from myxtts.evaluation.items import held_out_items, text_items
 from myxtts.evaluation.judges import Judges
 from myxtts.evaluation.phones import PhoneRecogniser, clips_to_learn
 from myxtts.evaluation.run import evaluate_into
 from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.loaded_voice import load_codec
 from myxtts.synthesis.synthesizer import Synthesizer
 from tests.corpus_maker import make_ljspeech, settings
 from tests.voice_maker import make_voice, noise
@@ -87,6 +88,21 @@ def test_the_voice_is_judged_with_the_guards_that_were_asked_for(synthesizer: Sy
 
     # This voice was never trained: it goes on for as long as it may.
     assert seconds(hasty) < 0.5 < seconds(None)
+
+
+def test_a_codec_is_judged_before_any_gpt_has_learnt(tmp_path: Path) -> None:
+    codec = load_codec(make_voice(tmp_path / "voice", ["dvae"]))
+    clip, other = (noise(1.5, seed).astype(np.float32) / 32768 for seed in (1, 2))
+    item = Item(id="a", text="hello", language="en", speaker="one", reference=other, real=clip)
+
+    result = evaluate_into(tmp_path, "A test", CodecAlone(codec), Judges(recogniser=Deaf()), [item], {})
+
+    assert [(line.system, line.word_error) for line in result.summaries] == [
+        ("codec round trip", 0.0),
+        ("mel round trip", 0.0),
+        ("real clip", 0.0),
+    ]
+    assert len(list((tmp_path / "evaluation").glob("a-*.wav"))) == 3
 
 
 def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: Path) -> None:
