@@ -53,7 +53,7 @@ class PeriodJudge(keras.layers.Layer):  # type: ignore[misc]
         missing = -tf.shape(wave_BS)[1] % self.period
         padded_BS = tf.pad(wave_BS, [[0, 0], [0, missing]], mode="REFLECT")
         x = tf.reshape(padded_BS, [tf.shape(wave_BS)[0], -1, self.period, 1])
-        return _judge(x, self.convs, self.out)
+        return judgement(x, self.convs, self.out)
 
 
 class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
@@ -83,7 +83,7 @@ class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
         # Not tf.abs: its gradient is not a number where a spectrum is exactly silent.
         power_BTF = tf.math.real(spectrum_BTF) ** 2 + tf.math.imag(spectrum_BTF) ** 2
         magnitude_BTF = tf.sqrt(power_BTF + 1e-9)
-        return _judge(magnitude_BTF[..., None], self.convs, self.out)
+        return judgement(magnitude_BTF[..., None], self.convs, self.out)
 
 
 class Discriminators(keras.layers.Layer):  # type: ignore[misc]
@@ -106,7 +106,8 @@ class Discriminators(keras.layers.Layer):  # type: ignore[misc]
         return [judge(wave_BS) for judge in self.judges]
 
 
-def _judge(x: tf.Tensor, convs: list[keras.layers.Layer], out: keras.layers.Layer) -> Judgement:
+def judgement(x: tf.Tensor, convs: list[keras.layers.Layer], out: keras.layers.Layer) -> Judgement:
+    """What convolutions one after the other find, and the last one concludes."""
     features = []
     for conv in convs:
         x = tf.nn.leaky_relu(conv(x), SLOPE)

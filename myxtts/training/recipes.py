@@ -97,15 +97,18 @@ _BIG: dict[Stage, StageRecipe] = {
 RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, "normal": _NORMAL, "big": _BIG}
 """Stage decoder is HiFi-GAN's here."""
 
-_LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500)
+# Without weight decay, which would wear a judge away that has not joined yet.
+_LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500, weight_decay=0.0)
 MEL_DECODER: dict[str, StageRecipe] = {
-    # About 11 CPU-minutes.
-    "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=2e-3, reference_seconds=1.5),
+    # About 15 CPU-minutes.
+    "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=2e-3, weight_decay=0.0, reference_seconds=1.5),
     "small": _LARGER_MEL,
     "normal": _LARGER_MEL,
     "big": _LARGER_MEL,
 }
 """Stage decoder where it makes mels."""
+MEL_DECODER_ALONE = 3
+"""The mel decoder's judge joins after one in so many of its steps."""
 
 DECODER: dict[str, DecoderSettings] = {
     "tiny": DecoderSettings(segment_latents=16, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.0),
@@ -141,8 +144,10 @@ def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
 def decoder_settings_for(config: XTTSConfig, steps: int) -> DecoderSettings:
     """The size's settings; a run of fewer `steps` than usual keeps a quarter of them for the discriminators."""
     settings = DECODER[config.model.model_size]
-    given = config.training.mel_only_steps
     usual = min(settings.mel_only_steps, 3 * steps // 4)
+    if config.model.decoder == "mel":
+        usual = steps // MEL_DECODER_ALONE
+    given = config.training.mel_only_steps
     return replace(settings, mel_only_steps=usual if given is None else given)
 
 

@@ -58,9 +58,10 @@ def make_stage(
         if "speaker_encoder" in pretrained
         else None,
     )
+    settings = decoder_settings_for(config, steps)
     if config.model.decoder == "mel":
-        return MelDecoderStage(model.mel_decoder, frozen)
-    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, decoder_settings_for(config, steps))
+        return MelDecoderStage(model.mel_decoder, frozen, settings.mel_only_steps)
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, settings)
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:

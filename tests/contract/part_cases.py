@@ -18,6 +18,7 @@ from myxtts.models.discriminators import Discriminators, adversarial_loss, discr
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.models.mel_judge import MelJudge
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.steps.codec import CodecStage
 
@@ -103,9 +104,9 @@ def _wave_inputs(lengths: list[int]) -> Inputs:
     return {"wave": _noise(lengths, 1, 0.1)[:, :, 0], "lengths": np.array(lengths, np.int32)}
 
 
-def _discriminators_loss(layer: Discriminators, inputs: Inputs) -> tf.Tensor:
-    real, made = layer(inputs["wave"]), layer(0.5 * inputs["wave"])
-    return discriminator_loss(real, made) + adversarial_loss(made) + feature_loss(real, made)
+def _judging_loss(layer: Discriminators | MelJudge, real: np.ndarray) -> tf.Tensor:
+    of_real, of_made = layer(real), layer(0.5 * real)
+    return discriminator_loss(of_real, of_made) + adversarial_loss(of_made) + feature_loss(of_real, of_made)
 
 
 CASES = [
@@ -151,8 +152,17 @@ CASES = [
         build=lambda: _built(Discriminators(shrink=16)),
         inputs=_wave_inputs,
         run=lambda layer, inputs: tf.concat([scores for scores, _ in layer(inputs["wave"])], axis=1),
-        loss=_discriminators_loss,
+        loss=lambda layer, inputs: _judging_loss(layer, inputs["wave"]),
         out_length=None,
         lengths=((3000, 3000), (3500, 3500), (4000, 4000), (4096, 4096)),
+    ),
+    LayerCase(
+        name="mel_judge",
+        build=lambda: _built(MelJudge()),
+        inputs=_dvae_inputs,
+        run=lambda layer, inputs: layer(inputs["mel"])[0][0],
+        loss=lambda layer, inputs: _judging_loss(layer, inputs["mel"]),
+        out_length=None,
+        lengths=((40, 40), (44, 44), (57, 57), (64, 64)),
     ),
 ]

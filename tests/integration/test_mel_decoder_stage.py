@@ -63,7 +63,15 @@ def apart():
     return [float(tf.reduce_max(tf.abs(said(0, 0) - other))) for other in (said(1, 0), said(0, 1))]
 told_apart = [apart()]
 others = [np.array(w.numpy()) for part in (model.dvae, model.conditioning, model.gpt) for w in part.weights]
-losses = [trainer.learn([trainer._whole_batch(batch)]).figures["l1"] for _ in range(60)]
+def weights(player):
+    return [np.array(v.numpy()) for v in stage.players[player]]
+untaught = weights("judges")
+steps = [trainer.learn([trainer._whole_batch(batch)]) for _ in range(20)]
+alone = all(np.array_equal(a, b) for a, b in zip(untaught, weights("judges"), strict=True))
+steps += [trainer.learn([trainer._whole_batch(batch)]) for _ in range(40)]
+judged = float(np.mean([not np.array_equal(a, b) for a, b in zip(untaught, weights("judges"), strict=True)]))
+losses = [step.figures["l1"] for step in steps]
+held_out = trainer.evaluate([trainer._whole_batch(batch)])
 told_apart.append(apart())
 unchanged = all(
     np.array_equal(a, w.numpy())
@@ -88,7 +96,9 @@ print(json.dumps(dict(
     same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
     straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
     loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()),
-    published=parts_after("decoder", config.model),
+    published=parts_after("decoder", config.model), alone=alone, judged=judged, held_out=sorted(held_out),
+    terms=[sorted(step.figures) for step in (steps[0], steps[-1])],
+    in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
 )))
 """
 
@@ -107,6 +117,11 @@ def test_the_mel_decoder_starts_as_the_codec_and_learns_to_read_latents_and_text
     assert before == [0, 0]
     assert min(after) > 0.05, "it reads latents and text"
     assert seen["resumed"] == pytest.approx(seen["straight"], rel=1e-5)
+    assert seen["terms"] == [["l1", "mse"], ["adversarial", "features", "judges", "l1", "mse"]]
+    assert seen["alone"], "it joins after a third of the steps"
+    assert seen["judged"] > 0.9
+    assert seen["held_out"] == ["l1", "loss", "mse"], "what a judge says changes as it learns"
+    assert seen["in_checkpoint"]
     assert {"l1", "mse", "loss"} <= set(seen["documented"])
     assert seen["seconds"] == pytest.approx(1.0, abs=0.05)
     assert seen["loud"] > 0

@@ -10,7 +10,7 @@ Shapes: B clips, N latents of a segment, D width of a latent, S samples, V width
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,9 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
 from myxtts.config.model import FRAMES_PER_CODE
-from myxtts.config.training import TrainingConfig
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
-from myxtts.models.discriminators import (
-    FEATURE_WEIGHT,
-    MEL_WEIGHT,
-    Discriminators,
-    adversarial_loss,
-    discriminator_loss,
-    feature_loss,
-)
+from myxtts.models.discriminators import MEL_WEIGHT, Discriminators
 from myxtts.models.dvae import DVAE, code_lengths
 from myxtts.models.gpt import GPT
 from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN, samples_of
@@ -38,18 +30,9 @@ from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.recipes import DecoderSettings
-from myxtts.training.steps.stage import (
-    LENGTHS_B,
-    MODEL,
-    TOKENS_BU,
-    WAVES_BS,
-    LossTerm,
-    Objective,
-    Tensors,
-    TrainingStage,
-)
+from myxtts.training.steps.judged import JUDGES, JudgedStage
+from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, LossTerm, Objective, Tensors
 
-JUDGES = "judges"
 LATENT_SAMPLES = FRAMES_PER_CODE * HOP
 MARGIN_SAMPLES = 8 * 147
 """Sound around a segment that the resampler sees. 147 samples at 22.05 kHz are 160 at 24 kHz, so it is cut off again
@@ -69,7 +52,7 @@ class FrozenParts:
     """Only where a pretrained one must stay as it is; without it, HiFi-GAN's stage trains its own."""
 
 
-class DecoderStage(TrainingStage):
+class DecoderStage(JudgedStage):
     """HiFi-GAN, and the speaker encoder unless it is frozen, against discriminators that speaking never needs."""
 
     name = "decoder"
@@ -77,9 +60,9 @@ class DecoderStage(TrainingStage):
     def __init__(
         self, hifigan: HiFiGAN, speaker_encoder: SpeakerEncoder, frozen: FrozenParts, settings: DecoderSettings
     ) -> None:
+        super().__init__(settings.mel_only_steps)
         self.hifigan, self.speaker_encoder, self.settings = hifigan, speaker_encoder, settings
         self._frozen = frozen
-        self._judged = settings.mel_only_steps == 0
         self._mel = MelSpectrogram()
         self._conditioning_mel = reference_mel(frozen.gpt.config, frozen.dvae)
         self._loss_mel = MelSpectrogram(LOSS_MEL, whole=True)
@@ -87,23 +70,16 @@ class DecoderStage(TrainingStage):
         self._encode = tf.function(self._latent_segments, autograph=False, input_signature=signature)
         self._speaker_vectors = tf.function(self._frozen_vectors, autograph=False, reduce_retracing=True)
 
-    def build(self) -> None:
-        self.judges = Discriminators(self.settings.judge_shrink)
-        self.judges.build()
+    def make_judges(self) -> Discriminators:
+        return Discriminators(self.settings.judge_shrink)
 
     @property
     def layers(self) -> dict[str, Any]:
         return {"hifigan": self.hifigan, "speaker_encoder": self.speaker_encoder, JUDGES: self.judges}
 
     @property
-    def players(self) -> dict[str, list[Any]]:
-        made_by: list[Any] = (
-            [self.hifigan] if self._frozen.speaker_encoder is not None else [self.hifigan, self.speaker_encoder]
-        )
-        return {
-            MODEL: [v for layer in made_by for v in layer.trainable_variables],
-            JUDGES: list(self.judges.trainable_variables),
-        }
+    def learners(self) -> list[Any]:
+        return [self.hifigan] if self._frozen.speaker_encoder is not None else [self.hifigan, self.speaker_encoder]
 
     # The producer's half
 
@@ -159,29 +135,15 @@ class DecoderStage(TrainingStage):
 
     # The consumer's half
 
-    def kept(self) -> dict[str, Any]:
-        return {"mel_only_steps": self.settings.mel_only_steps}
-
-    def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:
-        """A run with other steps than before keeps its discriminators, or goes on without them, as it began."""
-        if training.mel_only_steps is None and "mel_only_steps" in kept:
-            self.settings = replace(self.settings, mel_only_steps=kept["mel_only_steps"])
-
     def fit_to_speak(self, step: int) -> bool:
         """Before the discriminators join it buzzes more than Griffin-Lim, which the voice has without it."""
-        return step >= self.settings.mel_only_steps
-
-    def begin_step(self, step: int) -> bool:
-        judged = step >= self.settings.mel_only_steps
-        changed, self._judged = judged != self._judged, judged
-        return changed
+        return step >= self.mel_only_steps
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        rows = tf.cast(tf.shape(batch["wave"])[0], tf.float32)
-        return dict.fromkeys(("mel", "mel_distance", "adversarial", "features", "judges"), rows)
+        rows = tf.shape(batch["wave"])[0]
+        return {**dict.fromkeys(("mel", "mel_distance"), tf.cast(rows, tf.float32)), **self.judged_counts(rows)}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
-        """Held out (no `seed`), the mel's distance alone: what judges say changes as they learn."""
         real_BS = batch["wave"]
         if "speaker" in batch:
             speaker_BV = batch["speaker"]
@@ -190,13 +152,7 @@ class DecoderStage(TrainingStage):
             speaker_BV = self.speaker_encoder(batch["speaker_wave"], training=seed is not None)
         made_BS = self.hifigan(batch["latents"], speaker_BV, training=True)
         mel = tf.reduce_mean(tf.abs(self._log_mel(real_BS) - self._log_mel(made_BS)))
-        terms = {"mel": LossTerm(mel, MEL_WEIGHT)}
-        if self._judged and seed is not None:
-            # One look at the made wave serves both: each player's gradient is taken for its own variables only.
-            real, made = self.judges(real_BS), self.judges(made_BS)
-            terms["adversarial"] = LossTerm(adversarial_loss(made))
-            terms["features"] = LossTerm(feature_loss(real, made), FEATURE_WEIGHT)
-            terms["judges"] = LossTerm(discriminator_loss(real, made), player=JUDGES)
+        terms = {"mel": LossTerm(mel, MEL_WEIGHT), **self.judged_terms(real_BS, made_BS, learning=seed is not None)}
         return Objective(terms, {"mel_distance": mel}, {})
 
     def _log_mel(self, wave_BS: tf.Tensor) -> tf.Tensor:

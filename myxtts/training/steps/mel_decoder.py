@@ -17,21 +17,29 @@ import tensorflow as tf
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.models.gpt import GPT, GPTOutput
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.models.mel_judge import MelJudge
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.steps.decoder import FrozenParts
+from myxtts.training.steps.judged import JUDGES, JudgedStage
 from myxtts.training.steps.mel_loss import MelLoss, detail_lacking
-from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors, TrainingStage
+from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors
 
 OWN_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
+MOST_OWN = 0.6
+"""Largest share of a clip's codes that are the GPT's own. With all of them it would read the text alone, and what it
+makes is less like the voice."""
 
 
-class MelDecoderStage(TrainingStage):
-    """The mel decoder alone learns; everything before it is frozen."""
+class MelDecoderStage(JudgedStage):
+    """The mel decoder learns, from distances and later against a judge; everything before it is frozen."""
 
     name = "decoder"
+    adversarial_weight = 0.1
+    feature_weight = 0.5
 
-    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenParts) -> None:
+    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenParts, mel_only_steps: int) -> None:
+        super().__init__(mel_only_steps)
         self.mel_decoder = mel_decoder
         self._frozen = frozen
         self._mel = MelSpectrogram()
@@ -42,7 +50,14 @@ class MelDecoderStage(TrainingStage):
 
     @property
     def layers(self) -> dict[str, Any]:
-        return {"mel_decoder": self.mel_decoder}
+        return {"mel_decoder": self.mel_decoder, JUDGES: self.judges}
+
+    @property
+    def learners(self) -> list[Any]:
+        return [self.mel_decoder]
+
+    def make_judges(self) -> MelJudge:
+        return MelJudge()
 
     def initialise(self, seed: int) -> None:
         self.mel_decoder.begin_as(self._frozen.dvae)
@@ -84,7 +99,7 @@ class MelDecoderStage(TrainingStage):
         codes_BN, code_lengths_B = parts.dvae.encode(mel_BTM, mel_lengths_B)
         voice_BLD = parts.conditioning(reference_BTM, reference_lengths_B)
         heard = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True)
-        read_BN = with_own(codes_BN, parts.gpt, heard, draw_B)
+        read_BN = with_own(codes_BN, parts.gpt, heard, MOST_OWN * draw_B)
         latents_BTD = parts.gpt(voice_BLD, *text, read_BN, code_lengths_B, attend_stop=True).latents_BTD
         return {
             "vectors": parts.dvae.codebook.look_up(read_BN),
@@ -95,7 +110,7 @@ class MelDecoderStage(TrainingStage):
         }
 
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
-        """Without waves, the clip's own mel is the reference; half of its codes are the GPT's own."""
+        """Without waves, the clip's own mel is the reference; some of its codes are the GPT's own."""
         norms_M = self._conditioning_mel.channel_norms
         reference = mel if norms_M is None else mel / norms_M
         draw_B = tf.fill([tf.shape(mel)[0]], 0.5)
@@ -104,12 +119,20 @@ class MelDecoderStage(TrainingStage):
     # The consumer's half
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        return self.mel_loss.counts(batch["mel_lengths"])
+        rows = tf.shape(batch["mel"])[0]
+        return {**self.mel_loss.counts(batch["mel_lengths"]), **self.judged_counts(rows)}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
-        scale_M = self.mel_decoder.mel_scale_M
-        terms = self.mel_loss.terms(self._made(batch), batch["mel"], batch["mel_lengths"], scale_M=scale_M)
-        return Objective(terms, {}, {})
+        made_BTM, real_BTM, lengths_B = self._made(batch), batch["mel"], batch["mel_lengths"]
+        terms = self.mel_loss.terms(made_BTM, real_BTM, lengths_B, scale_M=self.mel_decoder.mel_scale_M)
+        real, made = (self._as_judged(mel_BTM, lengths_B, tf.shape(real_BTM)[1]) for mel_BTM in (real_BTM, made_BTM))
+        return Objective({**terms, **self.judged_terms(real, made, learning=seed is not None)}, {}, {})
+
+    def _as_judged(self, mel_BTM: tf.Tensor, lengths_B: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+        """In standard deviations of a channel, zeros behind a clip's end."""
+        decoder = self.mel_decoder
+        inside_BT1 = tf.sequence_mask(lengths_B, frames, dtype=tf.float32)[:, :, None]
+        return (tf.cast(mel_BTM[:, :frames], tf.float32) - decoder.mel_shift_M) / decoder.mel_scale_M * inside_BT1
 
     def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the detail that the decoder's mels lack."""
@@ -124,12 +147,12 @@ class MelDecoderStage(TrainingStage):
         return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
 
 
-def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, draw_B: tf.Tensor) -> tf.Tensor:
-    """The codes with some of each clip replaced by what the GPT draws in their place, decided by `draw` alone.
+def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:
+    """The codes with some of each clip replaced by what the GPT draws in their place, decided by `share` alone.
 
-    A clip's draw (0 to 1) is the share of its codes that are replaced; the batch's seed too is made of the draws.
+    A clip's share (0 to 1) is that of its codes that are replaced; the batch's seed too is made of the shares.
     """
-    seed = tf.stack([tf.bitcast(draw_B[0], tf.int32), tf.shape(draw_B)[0]])
+    seed = tf.stack([tf.bitcast(share_B[0], tf.int32), tf.shape(share_B)[0]])
     places = tf.shape(codes_BN)
     latents_BND = heard.latents_BTD[:, : places[1]]
     # As in speaking: the first digit is drawn (the last two are start and stop), the finer ones are the likeliest.
@@ -139,4 +162,4 @@ def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, draw_B: tf.Tensor)
     while len(digits) < gpt.levels.count:
         digits.append(tf.argmax(gpt.finer_logits(latents_BND, digits)[-1], -1, tf.int32))
     chance_BN = tf.random.stateless_uniform(places, seed + 1)
-    return tf.where(chance_BN < draw_B[:, None], gpt.levels.code(digits), codes_BN)
+    return tf.where(chance_BN < share_B[:, None], gpt.levels.code(digits), codes_BN)
