@@ -39,4 +39,7 @@ class MelJudge(keras.layers.Layer):  # type: ignore[misc]
         self.built = True
 
     def call(self, mel_BTM: tf.Tensor) -> list[Judgement]:
-        return [judgement(mel_BTM[..., None], self.convs, self.out)]
+        scores, (*features, _) = judgement(mel_BTM[..., None], self.convs, self.out)
+        # Without the scores among the features: to be given the recording's score at every place makes speech sharper
+        # still and less like the voice (docs/results.md).
+        return [(scores, features)]
