@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
         items = held_out_items(prepared, options.limit, all_clips=all_clips)
     result = evaluate_into(
         options.out or options.voice,
-        f"How {options.voice.resolve().name} speaks",
+        _title(options.voice, synthesizer),
         synthesizer,
         judges,
         items,
@@ -119,6 +119,11 @@ def main(argv: list[str]) -> int:
         print(f"  {line}")
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
+
+
+def _title(voice: Path, synthesizer: Speaking) -> str:
+    name = voice.resolve().name
+    return f"How {name} speaks" if synthesizer.speak is not None else f"How the codec of {name} sounds"
 
 
 def open_judged(voice: Path, simulate_gpus: int) -> Speaking:
