@@ -26,7 +26,7 @@ from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objectiv
 
 OWN_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
-MOST_OWN = 0.6
+MOST_OWN = 0.5
 """Largest share of a clip's codes that are the GPT's own. With all of them it would read the text alone, and what it
 makes is less like the voice."""
 
