@@ -75,7 +75,8 @@ class TrainingConfig:
     """Most steps of stage decoder, whatever --max-steps says of the others."""
 
     mel_only_steps: int | None = None
-    """Steps of stage decoder before its discriminators join; without it, the preset's recipe. 0: from the start."""
+    """Steps of stage decoder before its judges join; without it, HiFi-GAN's have the preset's recipe, the mel decoder's
+    a third of the stage. 0: from the start."""
 
     seed: int = 0
     """Decides the order of the data, the initial weights and every sampled number."""
@@ -168,7 +169,7 @@ class TrainingConfig:
             at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="leave it out for the recipe's")
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
-        at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the discriminators from the first step")
+        at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the judges from the first step")
         check_seed(self.seed)
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
         # What a voice was trained with is known only once it is read: see myxtts.training.initial_voice.

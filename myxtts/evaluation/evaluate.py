@@ -116,6 +116,14 @@ class Summary:
     """How many utterances have a score, for those scores that some have and others not."""
 
 
+class Speak(Protocol):
+    """A text in the voice of a reference."""
+
+    def __call__(
+        self, text: str, *, reference: Any, language: str, seed: int, guards: GuardConfig | None
+    ) -> Speech: ...
+
+
 class Speaking(Protocol):
     """What evaluation needs of `Synthesizer`; of a run whose GPT has not learnt yet, `CodecAlone`."""
 
@@ -123,7 +131,7 @@ class Speaking(Protocol):
     def codec(self) -> Any: ...
 
     @property
-    def speak(self) -> Callable[..., Speech] | None: ...
+    def speak(self) -> Speak | None: ...
 
 
 @dataclass(frozen=True)
@@ -164,7 +172,7 @@ class Evaluation:
             yield self._judged(item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s)
         yield self._judged(item, REAL, item.real, SAMPLE_RATE, real_s)
 
-    def _spoken(self, item: Item, real_s: float | None, speak: Callable[..., Speech]) -> Row:
+    def _spoken(self, item: Item, real_s: float | None, speak: Speak) -> Row:
         try:
             speech = speak(item.text, reference=[item.reference], language=item.language, **self._manner)
         except SynthesisError as error:

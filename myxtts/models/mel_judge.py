@@ -1,7 +1,8 @@
 """A judge of mels, for the stage that teaches the mel decoder. Never used when speaking.
 
-It looks at patches of about a third of a second and of 30 channels: what a patch says is the other losses' business,
-whether it is as sharp as a recording's is this one's.
+It looks at patches of 0.3 s and 47 channels: what a patch says is the other losses' business, whether it is as sharp
+as a recording's is this one's. Behind a clip's end there is nothing to tell apart, and it learns so: with much padding
+it weighs less.
 
 Shapes: B clips, T mel frames, M mel channels.
 """
@@ -24,7 +25,7 @@ class MelJudge(keras.layers.Layer):  # type: ignore[misc]
     """Convolutions over scaled mels, zeros behind a clip's end."""
 
     def __init__(self, **keras_options: Any) -> None:
-        super().__init__(**{"name": "mel_judge", "autocast": False, **keras_options})
+        super().__init__(**{"name": "mel_judge", **keras_options})
         self.convs = [
             keras.layers.Conv2D(width, 3, strides=strides, padding="same", name=f"conv_{index + 1}")
             for index, (width, strides) in enumerate(zip(WIDTHS, _STRIDES, strict=True))

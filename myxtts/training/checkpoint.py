@@ -188,3 +188,29 @@ def _remove_abandoned(folder: Path) -> None:
     """What a killed process left half-written."""
     for path in folder.glob(".writing-*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def refuse_other_model(checkpoint: Checkpoint, variables: Mapping[str, Any], stage: str) -> None:
+    """Names ("model/LAYER/NUMBER") or shapes that differ; a layer that the checkpoint has nothing of is named."""
+    layers, known = (
+        dict.fromkeys(name.split("/")[1] for name in names if name.startswith("model/"))
+        for names in (variables, checkpoint.arrays)
+    )
+    if lacking := [layer for layer in layers if layer not in known]:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} has no {lacking[0]}: stage {stage} began without them",
+            hint=f"learn the stage anew from what this run has: --run-dir NEW --init-from RUN --stage {stage}",
+        )
+    differing = [
+        name
+        for name in sorted(set(variables) | set(checkpoint.arrays))
+        if name not in variables
+        or name not in checkpoint.arrays
+        or tuple(variables[name].shape) != checkpoint.arrays[name].shape
+    ]
+    if differing:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} is of another model: {len(differing)} variables differ, "
+            f"first {differing[0]}",
+            hint="use the settings that the run was started with, another --run-dir, or --fresh",
+        )

@@ -55,7 +55,7 @@ class StageRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderSettings:
-    """What the decoder stage has beside its recipe."""
+    """What HiFi-GAN's stage has beside its recipe."""
 
     segment_latents: int = 32
     """Latents of a segment, 46 ms each."""
@@ -107,8 +107,8 @@ MEL_DECODER: dict[str, StageRecipe] = {
     "big": _LARGER_MEL,
 }
 """Stage decoder where it makes mels."""
-MEL_DECODER_ALONE = 3
-"""The mel decoder's judge joins after one in so many of its steps."""
+MEL_DECODER_MEL_ONLY = 1 / 3
+"""Share of the mel decoder's steps before its judge joins."""
 
 DECODER: dict[str, DecoderSettings] = {
     "tiny": DecoderSettings(segment_latents=16, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.0),
@@ -141,14 +141,15 @@ def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
     return tuple(stage for stage in STAGES if stage == "gpt" or not set(parts_after(stage, config.model)) <= brought)
 
 
-def decoder_settings_for(config: XTTSConfig, steps: int) -> DecoderSettings:
-    """The size's settings; a run of fewer `steps` than usual keeps a quarter of them for the discriminators."""
-    settings = DECODER[config.model.model_size]
-    usual = min(settings.mel_only_steps, 3 * steps // 4)
-    if config.model.decoder == "mel":
-        usual = steps // MEL_DECODER_ALONE
+def mel_only_steps_for(config: XTTSConfig, steps: int) -> int:
+    """Steps of stage decoder before its judges join; one of HiFi-GAN with fewer `steps` than usual keeps a quarter of
+    them for the judges."""
     given = config.training.mel_only_steps
-    return replace(settings, mel_only_steps=usual if given is None else given)
+    if given is not None:
+        return given
+    if config.model.decoder == "mel":
+        return int(steps * MEL_DECODER_MEL_ONLY)
+    return min(DECODER[config.model.model_size].mel_only_steps, 3 * steps // 4)
 
 
 def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:

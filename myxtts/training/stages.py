@@ -15,7 +15,7 @@ from myxtts.models.layers import Part
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
-from myxtts.training.recipes import decoder_settings_for
+from myxtts.training.recipes import DECODER, mel_only_steps_for
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
@@ -58,10 +58,11 @@ def make_stage(
         if "speaker_encoder" in pretrained
         else None,
     )
-    settings = decoder_settings_for(config, steps)
+    mel_only_steps = mel_only_steps_for(config, steps)
     if config.model.decoder == "mel":
-        return MelDecoderStage(model.mel_decoder, frozen, settings.mel_only_steps)
-    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, settings)
+        return MelDecoderStage(model.mel_decoder, frozen, mel_only_steps)
+    settings = DECODER[config.model.model_size]
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, settings, mel_only_steps)
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:

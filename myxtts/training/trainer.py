@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
-from myxtts.errors import CheckpointError, TrainingError
+from myxtts.errors import TrainingError
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.xtts import XTTS
 from myxtts.pipeline import DeviceBatch, split_rows
@@ -31,7 +31,7 @@ from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan_log import creation_line
 from myxtts.runtime.precision import choose_precision
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
-from myxtts.training.checkpoint import Checkpoint
+from myxtts.training.checkpoint import Checkpoint, refuse_other_model
 from myxtts.training.loss_scale import LossScale
 from myxtts.training.optim import AdamW, clipped_means, sum_over_replicas
 from myxtts.training.out_of_memory import batch_in_words, out_of_memory
@@ -330,19 +330,7 @@ class XTTSTrainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint of this stage; names or shapes that differ are an error that lists them."""
         variables = self._variables()
-        differing = [
-            name
-            for name in sorted(set(variables) | set(checkpoint.arrays))
-            if name not in variables
-            or name not in checkpoint.arrays
-            or tuple(variables[name].shape) != checkpoint.arrays[name].shape
-        ]
-        if differing:
-            raise CheckpointError(
-                f"the checkpoint of step {checkpoint.step} is of another model: {len(differing)} variables differ, "
-                f"first {differing[0]}",
-                hint="use the settings that the run was started with, another --run-dir, or --fresh",
-            )
+        refuse_other_model(checkpoint, variables, self.current_stage().name)
         for name, variable in variables.items():
             variable.assign(checkpoint.arrays[name])
         self.step_number = checkpoint.step

@@ -22,6 +22,7 @@ from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded
 from myxtts.models.hifigan import samples_of
 from myxtts.models.xtts import XTTS
 from myxtts.synthesis.decoding import CodecDecoder
+from myxtts.training.stages import make_stage
 from myxtts.training.trainer import XTTSTrainer
 
 layers.refuse_half_precision_on_cpu = lambda compute_dtype, device: None
@@ -64,11 +65,19 @@ seen["gpt"] = sorted(made["figures"]), sorted({gradient.dtype.name for gradient 
 trainer.start_stage("decoder")
 stage = trainer.stage
 latents = stage._encode.get_concrete_function().structured_outputs
-stage.begin_step(stage.settings.mel_only_steps)
+stage.begin_step(stage.mel_only_steps)
 count = stage.settings.segment_latents
 batch = dict(latents=tf.zeros([1, count, sizes.gpt_width]), wave=tf.zeros([1, samples_of(count)]),
              speaker_wave=tf.zeros([1, 16000]))
 seen["decoder"] = terms_of(stage, batch)
+
+mels = XTTSConfig(model_size="tiny", decoder="mel", mel_only_steps=0, **small)
+stage = make_stage("decoder", mels, XTTS(mels.model), trainer.plan, steps=1)
+stage.build()
+batch = dict(vectors=tf.zeros([1, 4, sizes.dvae_code_width]), latents=tf.zeros([1, 4, sizes.gpt_width]),
+             code_lengths=[4], mel=tf.zeros([1, 16, 80]), mel_lengths=[15], text=[[5, 6]], text_lengths=[2],
+             alignment=[[0, 0, 1, 1]])
+seen["mels"] = terms_of(stage, {name: tf.convert_to_tensor(value) for name, value in batch.items()})
 
 generator = model.generator(((1, 0),))
 voice = np.zeros((1, sizes.conditioning_latents, sizes.gpt_width), "float32")
@@ -92,6 +101,7 @@ def test_all_stages_learn_and_speak_in_16_bits_and_decide_codes_speakers_and_sam
     assert seen["codec"] == [["commitment", "heard", "l1", "mse"], ["float32"]]
     assert seen["gpt"] == [["accuracy", "alignment", "audio", "finer", "text"], ["float32"]]
     assert seen["decoder"] == [["adversarial", "features", "judges", "mel"], ["float32"]]
+    assert seen["mels"] == [["adversarial", "features", "judges", "l1", "mse"], ["float32"]]
     assert seen["made"] == ["float32"] * 3
     narrow = dict.fromkeys(("gpt", "conditioning", "hifigan", "mels"), "float16")
     assert seen["computes"] == {**narrow, **dict.fromkeys(("codes", "samples", "speaker"), "float32")}

@@ -18,6 +18,7 @@ from myxtts.training.checkpoint import (
     load_checkpoint,
     load_latest,
     mark_best,
+    refuse_other_model,
     save_checkpoint,
 )
 from myxtts.training.run_folder import RunFolder
@@ -27,6 +28,25 @@ from tests.processes import run_script
 def checkpoint(step: int) -> Checkpoint:
     arrays = {"gpt/kernel": np.full((3, 4), step, np.float32), "optimizer/step": np.int64([step])}
     return Checkpoint(step=step, arrays=arrays, state={"epoch": 1, "data": {"position": step}})
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ({"model/gpt/0000": (3, 4), "model/judges/0000": (2,)}, "step 5 has no judges: stage decoder began without"),
+        ({"model/gpt/0000": (4, 4)}, "of another model: 1 variables differ, first model/gpt/0000"),
+        (
+            {"model/gpt/0000": (3, 4), "model/gpt/0001": (4,)},
+            "of another model: 1 variables differ, first model/gpt/0001",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_the_model_are_named(now: dict[str, tuple[int, ...]], words: str) -> None:
+    kept = Checkpoint(step=5, arrays={"model/gpt/0000": np.zeros((3, 4), np.float32)})
+
+    refuse_other_model(kept, {"model/gpt/0000": np.zeros((3, 4))}, "decoder")
+    with pytest.raises(CheckpointError, match=words):
+        refuse_other_model(kept, {name: np.zeros(shape) for name, shape in now.items()}, "decoder")
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:

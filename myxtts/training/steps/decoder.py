@@ -58,9 +58,14 @@ class DecoderStage(JudgedStage):
     name = "decoder"
 
     def __init__(
-        self, hifigan: HiFiGAN, speaker_encoder: SpeakerEncoder, frozen: FrozenParts, settings: DecoderSettings
+        self,
+        hifigan: HiFiGAN,
+        speaker_encoder: SpeakerEncoder,
+        frozen: FrozenParts,
+        settings: DecoderSettings,
+        mel_only_steps: int,
     ) -> None:
-        super().__init__(settings.mel_only_steps)
+        super().__init__(mel_only_steps)
         self.hifigan, self.speaker_encoder, self.settings = hifigan, speaker_encoder, settings
         self._frozen = frozen
         self._mel = MelSpectrogram()

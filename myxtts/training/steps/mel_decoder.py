@@ -110,7 +110,7 @@ class MelDecoderStage(JudgedStage):
         }
 
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
-        """Without waves, the clip's own mel is the reference; some of its codes are the GPT's own."""
+        """Without waves, the clip's own mel is the reference; a quarter of its codes are the GPT's own."""
         norms_M = self._conditioning_mel.channel_norms
         reference = mel if norms_M is None else mel / norms_M
         draw_B = tf.fill([tf.shape(mel)[0]], 0.5)
