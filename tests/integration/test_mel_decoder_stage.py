@@ -116,7 +116,7 @@ def test_the_mel_decoder_starts_as_the_codec_and_learns_to_read_latents_and_text
     before, after = seen["told_apart"]
     assert before == [0, 0]
     # Of the text it needs little here: two clips are told apart by their codes.
-    assert min(after) > 0.01, "it reads latents and text"
+    assert min(after) > 0.001, "it reads latents and text"
     assert seen["resumed"] == pytest.approx(seen["straight"], rel=1e-5)
     assert seen["terms"] == [["l1", "mse"], ["adversarial", "features", "judges", "l1", "mse"]]
     assert seen["alone"], "it joins after a third of the steps"
