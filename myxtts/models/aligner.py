@@ -102,11 +102,21 @@ def difference_heard(network: CTCNetwork, made_BTM: tf.Tensor, real_BTM: tf.Tens
 
 
 def convolve(x_BTD: tf.Tensor, mix: Linear, *, stride: int) -> tf.Tensor:
-    """A convolution as one matrix product over shifted copies, `ceil(T / stride)` outputs."""
-    half = KERNEL_WIDTH // 2
-    frames = tf.shape(x_BTD)[1]
-    padded = tf.pad(x_BTD, [[0, 0], [half, half + stride], [0, 0]])
-    shifted = [padded[:, at : at + frames : stride] for at in range(KERNEL_WIDTH)]
+    """A convolution as one matrix product over shifted copies, `ceil(T / stride)` outputs.
+
+    `stride` neighbours are one row, so that the copies are slices without a step: the gradient of those is a padding,
+    of the others TensorFlow's slowest operation here.
+    """
+    half, width = KERNEL_WIDTH // 2, x_BTD.shape[2]
+    outputs = -(-tf.shape(x_BTD)[1] // stride)
+    reach = -(-(KERNEL_WIDTH - 1) // stride)  # rows beyond its own that an output sees
+    behind = (outputs + reach) * stride - half - tf.shape(x_BTD)[1]
+    padded = tf.pad(x_BTD, [[0, 0], [half, behind], [0, 0]])
+    rows = tf.reshape(padded, [tf.shape(x_BTD)[0], outputs + reach, stride * width])
+    taps = range(0, KERNEL_WIDTH, stride)
+    shifted = [
+        tf.slice(rows, [0, at // stride, 0], [-1, outputs, min(stride, KERNEL_WIDTH - at) * width]) for at in taps
+    ]
     return linear(tf.concat(shifted, -1), mix.kernel, mix.bias)
 
 

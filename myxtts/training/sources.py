@@ -42,15 +42,18 @@ class DrawnBatches:
         alignments: Alignments | None = None,
         splice: float = 0.0,
         vary_speed: float = 0.0,
+        varied_batches: int = 0,
         text_dropout: float = 0.0,
     ) -> None:
+        """`vary_speed` is the most at first; it gets smaller with every batch, and after `varied_batches` every clip
+        has its own speed again: speech is to sound like the recordings, which is learnt last."""
         self._source = source
         self._prepared = prepared
         self._seed = seed
         self._reference_seconds = reference_seconds
         self._alignments = alignments
         self._splicer = Splicer(prepared, clips, alignments, splice) if splice and alignments is not None else None
-        self._vary_speed, self._text_dropout = vary_speed, text_dropout
+        self._vary_speed, self._varied_batches, self._text_dropout = vary_speed, varied_batches, text_dropout
         self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
     @property
@@ -72,10 +75,15 @@ class DrawnBatches:
         if self._splicer is not None:
             self._splicer.splice(batch, random)
         if self._vary_speed:
-            vary_speed(batch, self._vary_speed, random)
+            vary_speed(batch, self._vary_speed * self._variation_left(place), random)
         if self._text_dropout:
             hide_texts(batch, self._text_dropout, random)
         return batch
+
+    def _variation_left(self, place: Mapping[str, int]) -> float:
+        """1 at the first batch, 0 from the last varied one on."""
+        done = place["epoch"] * self.batches_per_epoch + place["position"]
+        return max(0.0, 1.0 - done / self._varied_batches) if self._varied_batches else 0.0
 
     def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         assert self._clips_of_speaker is not None
@@ -105,19 +113,30 @@ class DrawnBatches:
 
 def vary_speed(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:
     """Every clip of the batch up to `share` faster or slower, from a point within its first code on, so that the same
-    speech comes as other codes; its alignment goes with it. A clip that would not fit is as slow as it can be."""
+    speech comes as other codes; its alignment goes with it. A clip that would not fit is as slow as it can be.
+
+    Faster speech is higher too: another voice. So the reference goes as fast, and says which voice it is.
+    """
     samples_per_code = FRAMES_PER_CODE * HOP
     for row, length in enumerate(batch["wave_lengths"].tolist()):
         start = random.random() * samples_per_code
         speed = max(1.0 + share * (2.0 * random.random() - 1.0), length / batch["wave"].shape[1])
-        places = np.arange(start, length - 1, speed)
-        varied = np.interp(places, np.arange(length), batch["wave"][row, :length])
-        batch["wave"][row], batch["wave_lengths"][row] = 0, len(varied)
-        batch["wave"][row, : len(varied)] = varied
+        _change_speed(batch, "wave", row, start, speed)
+        if "reference" in batch:
+            _change_speed(batch, "reference", row, 0.0, speed)
         if "alignment" in batch:
             aligned = batch["alignment"][row]
             codes = (np.arange(len(aligned)) * speed + start / samples_per_code).astype(int)
             batch["alignment"][row] = aligned[np.minimum(codes, codes_of(length) - 1)]
+
+
+def _change_speed(batch: dict[str, Any], name: str, row: int, start: float, speed: float) -> None:
+    """What is heard of a clip from `start` on at that speed, as far as there is room for it."""
+    waves, lengths = batch[name], batch[f"{name}_lengths"]
+    length = int(lengths[row])
+    varied = np.interp(np.arange(start, length - 1, speed), np.arange(length), waves[row, :length])[: waves.shape[1]]
+    waves[row], lengths[row] = 0, len(varied)
+    waves[row, : len(varied)] = varied
 
 
 def hide_texts(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:

@@ -123,7 +123,7 @@ class StageRun:
         self.trainer.start_stage(self.stage, with_steps(recipe_for(self.config, self.stage), self.total_steps))
         if not self._align():
             return False
-        source = self._source(self._train)
+        source = self._source(self._train, steps=self.total_steps)
         self._restore_or_begin(source)
         if self.trainer.step_number >= self.total_steps:
             source.close()
@@ -169,7 +169,8 @@ class StageRun:
 
     # Beginning
 
-    def _source(self, corpus: Corpus, *, epochs: int | None = None) -> DrawnBatches:
+    def _source(self, corpus: Corpus, *, epochs: int | None = None, steps: int = 0) -> DrawnBatches:
+        """`steps` are those of the whole stage. The mel decoder's speech is what is heard: its speed never varies."""
         recipe = recipe_for(self.config, self.stage)
         settings = with_batches_of(recipe, self.config.data)
         seed = self.config.training.seed
@@ -184,6 +185,7 @@ class StageRun:
             alignments=self._alignments.get(corpus.prepared.path),
             splice=self.config.training.splice if varied else 0.0,
             vary_speed=self.config.training.vary_speed if varied else 0.0,
+            varied_batches=steps * self.config.training.grad_accum if self.stage == "gpt" else 0,
             text_dropout=self.config.training.text_dropout if varied and self.stage == "gpt" else 0.0,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
+from myxtts.data.batching import batches
+from myxtts.data.prepare import prepare
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.training.alignment import codes_of
-from myxtts.training.sources import hide_texts, vary_speed
+from myxtts.training.sources import DrawnBatches, hide_texts, vary_speed
 from myxtts.training.steps.gpt import GPTStage, with_noise
+from tests.corpus_maker import make_ljspeech, settings
 from tests.small_model import SIZES
 
 RATE, CODE = 22050, 1024
@@ -29,8 +34,8 @@ def one_clip(seconds: float, room_s: float, hertz: float = 200.0) -> dict[str, A
     return {"wave": wave, "wave_lengths": np.array([length], np.int32), "alignment": alignment}
 
 
-def pitch(batch: dict[str, Any]) -> float:
-    wave = batch["wave"][0, : batch["wave_lengths"][0]].astype(float)
+def pitch(batch: dict[str, Any], name: str = "wave") -> float:
+    wave = batch[name][0, : batch[f"{name}_lengths"][0]].astype(float)
     return float(np.sum((wave[:-1] < 0) & (wave[1:] >= 0)) / (len(wave) / RATE))
 
 
@@ -49,6 +54,41 @@ def test_a_varied_clip_is_the_same_sound_a_little_faster_or_slower_with_its_alig
     came_from = batch["alignment"][0, : len(codes)]
     assert np.all(came_from - codes * speed < 1.5)
     assert np.all(came_from - codes * speed > -1.5)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_reference_is_as_fast_as_its_clip(seed: int) -> None:
+    """It says whose voice to speak with, and a faster voice is a higher one."""
+    other = one_clip(1.5, room_s=0.0, hertz=300.0)
+    batch = {**one_clip(4.0, room_s=1.0), "reference": other["wave"], "reference_lengths": other["wave_lengths"]}
+
+    vary_speed(batch, 0.1, np.random.default_rng(seed))
+
+    assert pitch(batch, "reference") / 300.0 == pytest.approx(pitch(batch) / 200.0, abs=0.005)
+    assert not batch["reference"][0, batch["reference_lengths"][0] :].any()
+
+
+def test_variation_wears_off_until_every_clip_has_its_own_speed(tmp_path: Path) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 4), settings(tmp_path / "cache"), workers=1)
+    clips = np.arange(len(prepared))
+    source = DrawnBatches(
+        batches(prepared, config=DataConfig(batch_size=1), seed=0, clips=clips),
+        prepared,
+        clips,
+        seed=0,
+        vary_speed=0.3,
+        varied_batches=40,
+    )
+    lost = []
+    for _ in range(60):
+        batch = next(source)
+        own = int(prepared.index.wave_samples[int(batch["clip"][0])])
+        lost.append(abs(own - int(batch["wave_lengths"][0])) / own)
+    source.close()
+
+    longest_offset = CODE / int(np.min(prepared.index.wave_samples))
+    assert max(lost[:10]) > 2 * longest_offset > 2 * max(lost[40:])
+    assert min(lost[40:]) < max(lost[40:]), "codes are to begin elsewhere all the same"
 
 
 def test_a_clip_without_room_behind_it_is_not_slowed_down() -> None:
