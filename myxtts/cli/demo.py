@@ -158,14 +158,16 @@ def _corpus(options: DemoOptions) -> Path:
 
 def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
     """What a user would type to train the same."""
-    # Two hours of espeak's even voices need nothing against learning by heart, and no codec that listens.
+    # Two hours of espeak's even voices need nothing against learning by heart, no codec that listens and no judge: what
+    # learns from them lacks little of their detail.
+    decoder_steps = str(min(DECODER_STEPS, options.max_steps))
     return [
         *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.home / "cache")),
         *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
         *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed)),
         *("--listening-weight", "0", "--code-noise", "0", "--splice", "0", "--vary-speed", "0", "--samples", "1"),
         *("--max-steps", str(options.max_steps), "--codec-steps", str(min(CODEC_STEPS, options.max_steps))),
-        *("--decoder-steps", str(min(DECODER_STEPS, options.max_steps)), "--learning-rate", LEARNING_RATE),
+        *("--decoder-steps", decoder_steps, "--mel-only-steps", decoder_steps, "--learning-rate", LEARNING_RATE),
     ]
 
 

@@ -225,7 +225,7 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type(tmp_path: Path) -
     command = train_command(DemoOptions(max_steps=5), tmp_path, Path("r"))
 
     assert command[:5] == ["train", "--train-data", str(tmp_path), "--run-dir", "r"]
-    assert "--max-steps 5 --codec-steps 5 --decoder-steps 5" in " ".join(command)
+    assert "--max-steps 5 --codec-steps 5 --decoder-steps 5 --mel-only-steps 5" in " ".join(command)
     assert myxtts(*command, "--dry-run").returncode == 0
 
 
