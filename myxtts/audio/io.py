@@ -57,7 +57,7 @@ def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
     return samples, int(rate)
 
 
-def resampled(samples: ArrayLike, sample_rate: int, wanted: int) -> NDArray[np.float32]:
+def resampled(samples: ArrayLike, sample_rate: float, wanted: float) -> NDArray[np.float32]:
     """Mono samples at another rate; as they are where it is theirs."""
     mono = np.asarray(samples, np.float32)
     return mono if sample_rate == wanted else np.asarray(soxr.resample(mono, sample_rate, wanted), np.float32)

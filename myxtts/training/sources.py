@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from myxtts.audio.io import resampled, to_int16
 from myxtts.audio.mel import HOP, SAMPLE_RATE
 from myxtts.config.data import DataConfig
 from myxtts.config.model import FRAMES_PER_CODE
@@ -119,22 +120,22 @@ def vary_speed(batch: dict[str, Any], share: float, random: np.random.Generator)
     """
     samples_per_code = FRAMES_PER_CODE * HOP
     for row, length in enumerate(batch["wave_lengths"].tolist()):
-        start = random.random() * samples_per_code
+        start = int(random.integers(samples_per_code))
         speed = max(1.0 + share * (2.0 * random.random() - 1.0), length / batch["wave"].shape[1])
         _change_speed(batch, "wave", row, start, speed)
         if "reference" in batch:
-            _change_speed(batch, "reference", row, 0.0, speed)
+            _change_speed(batch, "reference", row, 0, speed)
         if "alignment" in batch:
             aligned = batch["alignment"][row]
             codes = (np.arange(len(aligned)) * speed + start / samples_per_code).astype(int)
             batch["alignment"][row] = aligned[np.minimum(codes, codes_of(length) - 1)]
 
 
-def _change_speed(batch: dict[str, Any], name: str, row: int, start: float, speed: float) -> None:
+def _change_speed(batch: dict[str, Any], name: str, row: int, start: int, speed: float) -> None:
     """What is heard of a clip from `start` on at that speed, as far as there is room for it."""
     waves, lengths = batch[name], batch[f"{name}_lengths"]
-    length = int(lengths[row])
-    varied = np.interp(np.arange(start, length - 1, speed), np.arange(length), waves[row, :length])[: waves.shape[1]]
+    heard = waves[row, start : lengths[row]].astype(np.float32) / 32768.0
+    varied = to_int16(resampled(heard, SAMPLE_RATE * speed, SAMPLE_RATE))[: waves.shape[1]]
     waves[row], lengths[row] = 0, len(varied)
     waves[row, : len(varied)] = varied
 

@@ -91,6 +91,22 @@ def test_variation_wears_off_until_every_clip_has_its_own_speed(tmp_path: Path) 
     assert min(lost[40:]) < max(lost[40:]), "codes are to begin elsewhere all the same"
 
 
+def test_a_varied_clip_keeps_its_high_tones_and_does_not_wrap_around_where_it_is_loud() -> None:
+    """Linear interpolation took 8 kHz away; a resampler overshoots at full level."""
+    for seed in range(4):
+        batch = one_clip(1.0, room_s=0.5, hertz=7900.0)
+        batch["wave"][0, :RATE] = np.clip(2 * batch["wave"][0, :RATE].astype(int), -32767, 32767)
+        level = np.std(batch["wave"][0, :RATE].astype(float))
+
+        vary_speed(batch, 0.0 if seed == 0 else 0.05, np.random.default_rng(seed))
+
+        heard = batch["wave"][0, 100 : batch["wave_lengths"][0] - 100].astype(float)
+        assert np.std(heard) == pytest.approx(level, rel=0.15)
+        spectrum = np.abs(np.fft.rfft(heard * np.hanning(len(heard))))
+        highest = int(np.argmax(spectrum))
+        assert np.sum(spectrum[highest - 5 : highest + 6] ** 2) > 0.9 * np.sum(spectrum**2), "it wraps around"
+
+
 def test_a_clip_without_room_behind_it_is_not_slowed_down() -> None:
     for seed in range(20):
         batch = one_clip(1.0, room_s=0.0)
