@@ -42,17 +42,19 @@ class DrawnBatches:
         reference_seconds: float = 0.0,
         alignments: Alignments | None = None,
         splice: float = 0.0,
-        vary_speed: float | None = None,
+        vary_speed: float = 0.0,
+        varied_batches: int = 0,
         text_dropout: float = 0.0,
     ) -> None:
-        """`vary_speed` of 0 leaves clips as fast as they are, and lets only their codes begin elsewhere."""
+        """`vary_speed` is the most at first; it gets smaller with every batch, and after `varied_batches` every clip
+        has its own speed again: speech is to sound like the recordings, which is learnt last."""
         self._source = source
         self._prepared = prepared
         self._seed = seed
         self._reference_seconds = reference_seconds
         self._alignments = alignments
         self._splicer = Splicer(prepared, clips, alignments, splice) if splice and alignments is not None else None
-        self._vary_speed, self._text_dropout = vary_speed, text_dropout
+        self._vary_speed, self._varied_batches, self._text_dropout = vary_speed, varied_batches, text_dropout
         self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
     @property
@@ -73,11 +75,16 @@ class DrawnBatches:
             batch["alignment"] = self._alignments.rows(batch["clip"], codes_of(batch["wave"].shape[1]))
         if self._splicer is not None:
             self._splicer.splice(batch, random)
-        if self._vary_speed is not None:
-            vary_speed(batch, self._vary_speed, random)
+        if self._vary_speed:
+            vary_speed(batch, self._vary_speed * self._variation_left(place), random)
         if self._text_dropout:
             hide_texts(batch, self._text_dropout, random)
         return batch
+
+    def _variation_left(self, place: Mapping[str, int]) -> float:
+        """1 at the first batch, 0 from the last varied one on."""
+        done = place["epoch"] * self.batches_per_epoch + place["position"]
+        return max(0.0, 1.0 - done / self._varied_batches) if self._varied_batches else 0.0
 
     def _references(self, batch: Mapping[str, Any], random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         assert self._clips_of_speaker is not None

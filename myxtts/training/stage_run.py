@@ -123,7 +123,7 @@ class StageRun:
         self.trainer.start_stage(self.stage, with_steps(recipe_for(self.config, self.stage), self.total_steps))
         if not self._align():
             return False
-        source = self._source(self._train)
+        source = self._source(self._train, steps=self.total_steps)
         self._restore_or_begin(source)
         if self.trainer.step_number >= self.total_steps:
             source.close()
@@ -169,7 +169,8 @@ class StageRun:
 
     # Beginning
 
-    def _source(self, corpus: Corpus, *, epochs: int | None = None) -> DrawnBatches:
+    def _source(self, corpus: Corpus, *, epochs: int | None = None, steps: int = 0) -> DrawnBatches:
+        """`steps` are those of the whole stage. The mel decoder's speech is what is heard: its speed never varies."""
         recipe = recipe_for(self.config, self.stage)
         settings = with_batches_of(recipe, self.config.data)
         seed = self.config.training.seed
@@ -183,7 +184,8 @@ class StageRun:
             reference_seconds=0.0 if self.stage == "codec" else recipe.reference_seconds,
             alignments=self._alignments.get(corpus.prepared.path),
             splice=self.config.training.splice if varied else 0.0,
-            vary_speed=self._speed_variation if varied else None,
+            vary_speed=self.config.training.vary_speed if varied else 0.0,
+            varied_batches=steps * self.config.training.grad_accum if self.stage == "gpt" else 0,
             text_dropout=self.config.training.text_dropout if varied and self.stage == "gpt" else 0.0,
         )
 
@@ -191,12 +193,6 @@ class StageRun:
     def _varied(self) -> bool:
         """Whether the stage learns texts together with their sound, and could learn those of a corpus by heart."""
         return self.stage == "gpt" or (self.stage == "decoder" and self.config.model.decoder == "mel")
-
-    @property
-    def _speed_variation(self) -> float | None:
-        """The mel decoder's speech is what is heard: it learns from clips that are as fast as they were spoken."""
-        share = self.config.training.vary_speed
-        return (share if self.stage == "gpt" else 0.0) if share else None
 
     def _listen(self) -> bool:
         """Give a stage that makes mels an aligner to learn from; `False` if asked to stop before that has learnt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
+from myxtts.data.batching import batches
+from myxtts.data.prepare import prepare
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.training.alignment import codes_of
-from myxtts.training.sources import hide_texts, vary_speed
+from myxtts.training.sources import DrawnBatches, hide_texts, vary_speed
 from myxtts.training.steps.gpt import GPTStage, with_noise
+from tests.corpus_maker import make_ljspeech, settings
 from tests.small_model import SIZES
 
 RATE, CODE = 22050, 1024
@@ -63,14 +68,27 @@ def test_the_reference_is_as_fast_as_its_clip(seed: int) -> None:
     assert not batch["reference"][0, batch["reference_lengths"][0] :].any()
 
 
-def test_a_variation_of_nothing_lets_codes_begin_elsewhere() -> None:
-    batch, as_it_was = one_clip(1.0, room_s=0.5), one_clip(1.0, room_s=0.5)
+def test_variation_wears_off_until_every_clip_has_its_own_speed(tmp_path: Path) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", 4), settings(tmp_path / "cache"), workers=1)
+    clips = np.arange(len(prepared))
+    source = DrawnBatches(
+        batches(prepared, config=DataConfig(batch_size=1), seed=0, clips=clips),
+        prepared,
+        clips,
+        seed=0,
+        vary_speed=0.3,
+        varied_batches=40,
+    )
+    lost = []
+    for _ in range(60):
+        batch = next(source)
+        own = int(prepared.index.wave_samples[int(batch["clip"][0])])
+        lost.append(abs(own - int(batch["wave_lengths"][0])) / own)
+    source.close()
 
-    vary_speed(batch, 0.0, np.random.default_rng(1))
-
-    start = RATE - int(batch["wave_lengths"][0])
-    assert 0 < start < CODE
-    assert np.array_equal(batch["wave"][0, : RATE - start], as_it_was["wave"][0, start:RATE])
+    longest_offset = CODE / int(np.min(prepared.index.wave_samples))
+    assert max(lost[:10]) > 2 * longest_offset > 2 * max(lost[40:])
+    assert min(lost[40:]) < max(lost[40:]), "codes are to begin elsewhere all the same"
 
 
 def test_a_varied_clip_keeps_its_high_tones_and_does_not_wrap_around_where_it_is_loud() -> None:
