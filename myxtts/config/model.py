@@ -128,11 +128,11 @@ class ModelConfig:
         fill_from(self, MODEL_SIZES, "--model-size", self.model_size)
         for name in _COUNTS:
             at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="see --model-size for sizes that work")
-        if (self.audio_codes + 2) * self.audio_codes ** (self.code_levels - 1) >= 2**31:
+        if (self.audio_codes + 2) * self.audio_codes ** (self.code_levels - 1) >= 2**63:
             raise ConfigError(
                 f"--code-levels is {self.code_levels} with --audio-codes {self.audio_codes}: more codes than a number "
-                "of 32 bits holds",
-                hint="1,024 codes have at most 3 levels",
+                "of 64 bits holds",
+                hint="1,024 codes have at most 6 levels",
             )
         in_range("--dropout", self.dropout, 0.0, 0.9, hint="the default is 0.1")
         if self.gpt_width % self.gpt_heads:

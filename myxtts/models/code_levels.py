@@ -16,6 +16,9 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.models.layers import Embedding, Linear, Part
 
+CODE_TYPE = tf.int64
+"""Of codes: 1,024 entries have six levels in it, and three in 32 bits."""
+
 
 class CodeLevels:
     """The digits of codes; of start and stop the first digit is behind the entries, and the others are 0."""
@@ -41,7 +44,7 @@ class CodeLevels:
 
     def code(self, digits: Sequence[Any]) -> Any:
         """The number that has these digits."""
-        code, *finer = digits
+        code, *finer = (tf.cast(digit, CODE_TYPE) for digit in digits)
         for digit in finer:
             code = code * self.entries + digit
         return code

@@ -17,6 +17,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from myxtts.models.code_levels import CODE_TYPE
+
 SHORTEST_MEMORY = 100
 """Updates that a running average remembers; a large codebook remembers more, or each entry would follow the few latents
 that chose it lately."""
@@ -83,7 +85,7 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
         vectors_KC = tf.convert_to_tensor(self.vectors_KC)
         # |x - v|^2 without |x|^2, which no choice of v changes.
         distances_BNK = tf.reduce_sum(vectors_KC**2, axis=-1) - 2.0 * tf.einsum("bnc,kc->bnk", latents_BNC, vectors_KC)
-        entries_BN = tf.argmin(distances_BNK, axis=-1, output_type=tf.int32)
+        entries_BN = tf.argmin(distances_BNK, axis=-1, output_type=CODE_TYPE)
         return tf.gather(vectors_KC, entries_BN), entries_BN
 
     def look_up(self, codes_BN: tf.Tensor) -> tf.Tensor:

@@ -30,6 +30,7 @@ from myxtts.models.cached_step import (
     read_weights,
     room_of,
 )
+from myxtts.models.code_levels import CODE_TYPE
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
 from myxtts.models.sampling import SamplingTensors, draw, penalise, random_numbers, sampling_tensors
@@ -383,7 +384,7 @@ def _loop_shapes(state: State) -> State:
 
 def _new_record(size: tf.Tensor) -> Record:
     return Record(
-        codes=tf.TensorArray(tf.int32, size, element_shape=[None]),
+        codes=tf.TensorArray(CODE_TYPE, size, element_shape=[None]),
         latents=tf.TensorArray(tf.float32, size, element_shape=[None, None]),
         spoken=tf.TensorArray(tf.int32, size, element_shape=[None, None]),
     )

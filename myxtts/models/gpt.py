@@ -16,7 +16,7 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.errors import DataError
 from myxtts.models.attention import Dropout, attend_causally, attention_probabilities, causal_windows
-from myxtts.models.code_levels import CodeLevels, FinerLevel
+from myxtts.models.code_levels import CODE_TYPE, CodeLevels, FinerLevel
 from myxtts.models.layers import (
     MASKED,
     Embedding,
@@ -180,7 +180,7 @@ class GPT(Part):
         """[start, codes, stop, ...]: one position for every target."""
         self.refuse_long_audio(codes_BT.shape[1])
         tail = self.config.audio_stop_targets - 1
-        codes = tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [1, tail]], constant_values=self.audio_start)
+        codes = tf.pad(tf.cast(codes_BT, CODE_TYPE), [[0, 0], [1, tail]], constant_values=self.audio_start)
         place = tf.range(tf.shape(codes)[1])[None, :]
         return tf.where(place <= lengths_B[:, None], codes, self.audio_stop)
 
@@ -251,7 +251,8 @@ def gpt_losses(
     config = gpt.config
     text = tf.pad(tf.cast(text_BU, tf.int32), [[0, 0], [0, 2]])
     text_mean, _ = _cross_entropy(output.text_logits_BUV, text, text_lengths_B, config.text_stop_token, 1)
-    digits = gpt.levels.digits(tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [0, config.audio_stop_targets]]))
+    codes = tf.pad(tf.cast(codes_BT, CODE_TYPE), [[0, 0], [0, config.audio_stop_targets]])
+    digits = [tf.cast(digit, tf.int32) for digit in gpt.levels.digits(codes)]
     audio_mean, accuracy = _cross_entropy(
         output.audio_logits_BTV, digits[0], code_lengths_B, gpt.levels.stop_digit, config.audio_stop_targets
     )

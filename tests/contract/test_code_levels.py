@@ -61,8 +61,21 @@ def test_every_code_is_its_digits_and_start_and_stop_lie_behind_all_codes(count:
 
 
 def test_codes_beyond_what_a_number_holds_are_refused() -> None:
-    with pytest.raises(ConfigError, match="--code-levels is 4"):
-        ModelConfig(model_size="tiny", audio_codes=1024, code_levels=4)
+    with pytest.raises(ConfigError, match="--code-levels is 7"):
+        ModelConfig(model_size="tiny", audio_codes=1024, code_levels=7)
+
+
+def test_six_levels_of_1024_entries_are_read_back_as_they_were_found() -> None:
+    config = replace(TINY, audio_codes=1024, code_levels=6)
+    codebook = made_codebook(config)
+    latents = tf.random.stateless_normal([2, 5, codebook.width], [1, 2])
+
+    nearest, codes = codebook.quantise(latents)
+
+    assert int(tf.reduce_max(codes)) > 2**50
+    np.testing.assert_allclose(codebook.look_up(codes), nearest, atol=1e-5)
+    levels = CodeLevels(config)
+    np.testing.assert_array_equal(levels.code(levels.digits(codes)), codes)
 
 
 def test_each_level_says_what_those_before_it_left() -> None:
