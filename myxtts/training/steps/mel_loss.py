@@ -35,7 +35,9 @@ class MelLoss:
 
     def counts(self, lengths_B: tf.Tensor) -> dict[str, tf.Tensor]:
         frames = tf.cast(tf.reduce_sum(lengths_B), tf.float32)
-        counts = {"l1": frames, "mse": frames, "changes": frames}
+        counts = {"l1": frames, "mse": frames}
+        if self._changes_weight:
+            counts["changes"] = frames
         if self._listener is not None:
             counts["heard"] = tf.cast(tf.reduce_sum(steps_of(lengths_B)), tf.float32)
         return counts
