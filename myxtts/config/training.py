@@ -109,9 +109,9 @@ class TrainingConfig:
     voice."""
 
     vary_speed: float = field(default=FROM_PRESET)
-    """Each time the GPT learns a clip its codes begin elsewhere, and it is up to this share faster or slower, less so
-    with every step, so that little speech is not learnt by heart. 0.08 unless given; 0 for the GPT of an --init-from
-    voice."""
+    """Each time the GPT learns a clip its codes begin elsewhere, and it is up to this share faster or slower, its
+    reference as well, less so with every step, so that little speech is not learnt by heart. 0.08 unless given; 0 for
+    the GPT of an --init-from voice."""
 
     grad_accum: int = 1
     """Batches whose gradients are added up before the optimiser steps."""
