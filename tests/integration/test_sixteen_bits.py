@@ -98,7 +98,7 @@ def test_all_stages_learn_and_speak_in_16_bits_and_decide_codes_speakers_and_sam
     seen = json.loads(run_script(script, few_steps=True).splitlines()[-1])
 
     assert len(seen["aligner"]) == 1
-    assert seen["codec"] == [["commitment", "heard", "l1", "mse"], ["float32"]]
+    assert seen["codec"] == [["changes", "commitment", "heard", "l1", "mse"], ["float32"]]
     assert seen["gpt"] == [["accuracy", "alignment", "audio", "finer", "text"], ["float32"]]
     assert seen["decoder"] == [["adversarial", "features", "judges", "mel"], ["float32"]]
     assert seen["mels"] == [["adversarial", "features", "judges", "l1", "mse"], ["float32"]]
