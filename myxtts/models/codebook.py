@@ -93,6 +93,17 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
         vectors_BNC = tf.gather(tf.convert_to_tensor(self.vectors_KC), entries_BN)
         return vectors_BNC if self.finer is None else vectors_BNC + self.finer.look_up(rest_BN)
 
+    def distance(self, latents_BNC: tf.Tensor, codes_BN: tf.Tensor) -> tf.Tensor:
+        """[B, N]: mean square of what each level leaves, summed over the levels; the latents alone are to come nearer.
+
+        Were it only what the last level leaves, nothing would hold the latents to the first, whose distances are the
+        largest: they grow, it cannot follow, and half of its entries fall idle (docs/results.md).
+        """
+        entries_BN, rest_BN = self._split(codes_BN)
+        left_BNC = latents_BNC - tf.gather(tf.stop_gradient(tf.convert_to_tensor(self.vectors_KC)), entries_BN)
+        distance_BN = tf.reduce_mean(left_BNC**2, axis=-1)
+        return distance_BN if self.finer is None else distance_BN + self.finer.distance(left_BNC, rest_BN)
+
     def _split(self, codes_BN: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """This level's digits, and what is left for the finer ones."""
         return codes_BN // self._place_value, codes_BN % self._place_value

@@ -172,9 +172,9 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         code_lengths_B = code_lengths(mel_lengths_B)
         decoder_input_BNC = tf.where(bypass, latents_BNC, straight_through_BNC)
         made_BTM = tf.cast(self.decoder(decoder_input_BNC, code_lengths_B), tf.float32)[:, : tf.shape(mel_BTM)[1]]
-        commitment_BN1 = tf.reduce_mean((latents_BNC - tf.stop_gradient(nearest_BNC)) ** 2, axis=-1, keepdims=True)
-        code_mask_BN1 = _mask(latents_BNC, code_lengths_B)
-        commitment = tf.reduce_sum(commitment_BN1 * code_mask_BN1) / tf.reduce_sum(code_mask_BN1)
+        code_mask_BN = tf.sequence_mask(code_lengths_B, tf.shape(codes_BN)[1], dtype=tf.float32)
+        distance_BN = self.codebook.distance(latents_BNC, codes_BN)
+        commitment = tf.reduce_sum(distance_BN * code_mask_BN) / tf.reduce_sum(code_mask_BN)
         return {
             "made": made_BTM * self.mel_scale_M + self.mel_shift_M,
             "commitment": commitment,
@@ -212,5 +212,5 @@ def measure_mel_stats(mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tuple[tf.
     return mean_M, tf.maximum(tf.sqrt(variance_M), 0.1)
 
 
-def _mask(like_BTC: tf.Tensor, lengths_B: tf.Tensor, dtype: Any = None) -> tf.Tensor:
-    return tf.sequence_mask(lengths_B, tf.shape(like_BTC)[1], dtype=dtype or like_BTC.dtype)[:, :, None]
+def _mask(like_BTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+    return tf.sequence_mask(lengths_B, tf.shape(like_BTC)[1], dtype=like_BTC.dtype)[:, :, None]

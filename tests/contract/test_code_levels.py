@@ -98,6 +98,23 @@ def test_each_level_says_what_those_before_it_left() -> None:
     np.testing.assert_allclose(latents - left, nearest, atol=1e-5)
 
 
+def test_latents_are_drawn_to_what_every_level_says() -> None:
+    codebook = made_codebook(replace(TINY, audio_codes=32, code_levels=2))
+    latents = tf.random.stateless_normal([2, 5, codebook.width], [3, 4])
+    nearest, codes = codebook.quantise(latents)
+    left_by_first = latents - tf.gather(codebook.vectors_KC, codes // 32)
+    left_by_both = latents - nearest
+
+    with tf.GradientTape() as tape:
+        tape.watch(latents)
+        distance = codebook.distance(latents, codes)
+
+    expected = tf.reduce_mean(left_by_first**2 + left_by_both**2, axis=-1)
+    np.testing.assert_allclose(distance, expected, rtol=1e-5)
+    pull = 2.0 * (left_by_first + left_by_both) / codebook.width
+    np.testing.assert_allclose(tape.gradient(distance, latents), pull, atol=1e-6)
+
+
 def test_every_level_follows_the_data_and_two_say_more_than_one() -> None:
     random = np.random.default_rng(2)
     latents = tf.constant(random.normal(size=(8, 64, 8)), tf.float32)
