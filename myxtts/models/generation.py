@@ -31,9 +31,10 @@ from myxtts.models.cached_step import (
     room_of,
 )
 from myxtts.models.code_levels import CODE_TYPE
+from myxtts.models.generation_request import Request, new_request
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
-from myxtts.models.sampling import SamplingTensors, draw, penalise, random_numbers, sampling_tensors
+from myxtts.models.sampling import draw, penalise
 
 GROWTH = 64
 
@@ -49,35 +50,6 @@ class Generated(NamedTuple):
     latents_BND: np.ndarray
     spoken_token_BN: np.ndarray
     """Index of the text token that the alignment heads looked at for each code; empty without such heads."""
-
-
-class Request(NamedTuple):
-    """What stays the same during a generation.
-
-    With guidance every text is read a second time without its words: the second half of the rows, which draw the codes
-    of the first.
-    """
-
-    text_lengths_B: tf.Tensor
-    text_width: tf.Tensor
-    """Tokens of the longest text."""
-    uniform_NB1: tf.Tensor
-    min_codes_B1: tf.Tensor
-    max_codes_B: tf.Tensor
-    sampling: SamplingTensors
-    guidance: tf.Tensor | None
-    """How much more the words count than they do by themselves; None where they are read once."""
-
-    def guided(self, logits_BV: tf.Tensor) -> tf.Tensor:
-        """The logits to draw from, one row for each text."""
-        if self.guidance is None:
-            return logits_BV
-        told_BV, untold_BV = tf.split(logits_BV, 2)
-        return untold_BV + self.guidance * (told_BV - untold_BV)
-
-    def for_all(self, drawn_B: tf.Tensor) -> tf.Tensor:
-        """What was drawn for each text, for all rows."""
-        return drawn_B if self.guidance is None else _twice(drawn_B)
 
 
 class Choice(NamedTuple):
@@ -143,7 +115,9 @@ class Generator:
         max_codes: int | Sequence[int] | None = None,
     ) -> Generated:
         """Codes until every row has stopped or is at its limit."""
-        inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
+        inputs, request = new_request(
+            self.gpt, latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes
+        )
         lengths, stopped, *made = self._call(self._whole, *inputs, request)
         codes, latents, spoken = _batch_first(*made)
         return _told(Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken), request)
@@ -163,7 +137,9 @@ class Generator:
         """The same codes as `generate`, `chunk` at a time as they are made; lengths are those of the chunk."""
         if chunk < 1:
             raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
-        inputs, request = self._request(latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes)
+        inputs, request = new_request(
+            self.gpt, latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes
+        )
         state = self._call(self._begin, *inputs, request)
         spoken_so_far: Any = 0
         while not bool(tf.reduce_all(state.finished_B)):
@@ -172,47 +148,6 @@ class Generator:
             codes, latents, spoken = _batch_first(*made)
             yield _told(Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken), request)
             spoken_so_far = lengths
-
-    def _request(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        sampling: Sampling | None,
-        seeds: int | Sequence[int],
-        min_codes: int | Sequence[int],
-        max_codes: int | Sequence[int] | None,
-    ) -> tuple[tuple[tf.Tensor, tf.Tensor], Request]:
-        text_BU = tf.convert_to_tensor(text_BU, tf.int32)
-        batch = int(text_BU.shape[0])
-        limit, sampling = self.gpt.config.max_audio_tokens, sampling or Sampling()
-        self.gpt.refuse_long_text(text_BU.shape[1])
-        most = np.minimum(_per_row("max_codes", limit if max_codes is None else max_codes, batch), limit)
-        request = Request(
-            text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
-            text_width=tf.constant(text_BU.shape[1]),
-            uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
-            min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
-            max_codes_B=tf.constant(most),
-            sampling=sampling_tensors(sampling, self.gpt.levels.entries + 2),
-            guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance, tf.float32),
-        )
-        latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
-        expected = self.gpt.config.conditioning_latents, self.gpt.config.gpt_width
-        if tuple(latents_BLD.shape[1:]) != expected:
-            raise ConfigError(
-                f"voice latents have the shape {tuple(latents_BLD.shape)}, this GPT takes [batch, {expected[0]}, "
-                f"{expected[1]}]",
-                hint="make them with the conditioning encoder of the same model",
-            )
-        if latents_BLD.shape[0] == 1 and batch > 1:
-            latents_BLD = tf.repeat(latents_BLD, batch, 0)
-        if request.guidance is not None:
-            latents_BLD, text_BU = _twice(latents_BLD), _twice(text_BU)
-            request = request._replace(
-                text_lengths_B=tf.pad(request.text_lengths_B, [[0, batch]]), max_codes_B=_twice(request.max_codes_B)
-            )
-        return (latents_BLD, text_BU), request
 
     def _call(self, function: Any, *arguments: Any) -> Any:
         """The function on the executor that takes operations in a fixed order.
@@ -407,18 +342,3 @@ def _told(made: Generated, request: Request) -> Generated:
     if request.guidance is None:
         return made
     return Generated(*(rows[: len(rows) // 2] for rows in made))
-
-
-def _twice(rows: tf.Tensor) -> tf.Tensor:
-    return tf.concat([rows, rows], 0)
-
-
-def _per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:
-    rows = np.asarray(value, np.int32)
-    if rows.ndim == 0:
-        rows = np.full(batch, rows, np.int32)
-    if rows.shape != (batch,):
-        raise ConfigError(
-            f"{name} has the shape {rows.shape} for a batch of {batch}", hint="give one number, or one for each text"
-        )
-    return rows
