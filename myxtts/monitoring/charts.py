@@ -20,6 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 34
 MOST_POINTS = 600
 BREAK = 12
 """A gap that is so many times as wide as others breaks a line."""
+START_SHARE = 0.02
+"""How much of a curve is its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def line_chart(
     if not drawn:
         return '<p class="none">nothing was recorded</p>'
     xs = [x for one in drawn for x, _ in one.points]
-    low, high = y_range or _y_range(drawn)
+    low, high = y_range or _y_range([y for one in drawn for _, y in one.points])
     frame = _Frame(min(xs), max(max(xs), min(xs) + 1e-9), low, high)
     parts = [_grid(frame, x_label, y_unit)]
     parts += [_path(frame, one) for one in drawn]
@@ -123,9 +125,18 @@ class _Frame:
         }
 
 
-def _y_range(drawn: Sequence[Series]) -> tuple[float, float]:
+def range_behind_start(points: Sequence[Point]) -> tuple[float, float] | None:
+    """Of y, once a curve has begun: a loss that falls from 8 to 2 at once would leave no room for what follows."""
+    if not points:
+        return None
+    xs = [x for x, _ in points]
+    begun = min(xs) + START_SHARE * (max(xs) - min(xs))
+    return _y_range([y for x, y in points if x >= begun])
+
+
+def _y_range(values: Sequence[float]) -> tuple[float, float]:
     """All but the wildest half percent, so that one spike does not flatten a curve."""
-    values = sorted(y for one in drawn for _, y in one.points)
+    values = sorted(values)
     high = values[min(len(values) - 1, int(len(values) * 0.995))]
     low = min(values)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0

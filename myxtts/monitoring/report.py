@@ -14,7 +14,7 @@ from typing import Any
 
 from myxtts.errors import DataError
 from myxtts.files import replacing
-from myxtts.monitoring.charts import Point, Series, line_chart, smooth
+from myxtts.monitoring.charts import Point, Series, line_chart, range_behind_start, smooth
 from myxtts.monitoring.events import Event, read_events
 from myxtts.monitoring.figures import WindowFigures, average
 from myxtts.monitoring.run_state import RunState, StageHistory
@@ -145,6 +145,7 @@ def _loss_section(stage: str, history: StageHistory) -> str:
             Series("held out", held_out, 2, "dots"),
         ],
         x_label="step",
+        y_range=range_behind_start([*raw, *held_out]),
     )
     note = f'<p class="warning">{skipped} steps had a loss that is not a number.</p>' if skipped else ""
     return f'<h2>Loss, stage {escape(stage)}</h2><div class="card">{chart}{note}</div>'

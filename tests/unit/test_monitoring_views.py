@@ -15,7 +15,7 @@ from rich.console import Console
 
 from myxtts.cli import monitor
 from myxtts.errors import DataError, OutputError
-from myxtts.monitoring.charts import Series, line_chart, smooth, thin, ticks
+from myxtts.monitoring.charts import Series, line_chart, range_behind_start, smooth, thin, ticks
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
@@ -264,6 +264,17 @@ def test_a_stage_whose_windows_take_longer_than_those_of_the_one_before_is_a_lin
     points = [(float(x), 1.0) for x in [*range(300), *range(300, 2_300, 20)]]
 
     assert line_chart([Series("busy", points, 0)], x_label="minutes").count("M") <= 2
+
+
+def test_how_a_loss_began_leaves_room_for_what_follows() -> None:
+    falls = [(1.0, 8.0), *((500.0 * n, 2.0 - n / 20) for n in range(1, 21))]
+
+    low, high = range_behind_start(falls) or (0.0, 0.0)
+
+    assert 0.9 < low < 1.0
+    assert 1.95 <= high < 2.1
+    assert range_behind_start([(1.0, 8.0)]) == pytest.approx((7.6, 8.4))
+    assert range_behind_start([]) is None
 
 
 def test_a_chart_of_one_point_or_none_does_not_fail() -> None:
