@@ -19,6 +19,7 @@ import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.models import layers
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded
+from myxtts.models.generation_request import new_request
 from myxtts.models.hifigan import samples_of
 from myxtts.models.xtts import XTTS
 from myxtts.synthesis.decoding import CodecDecoder
@@ -81,7 +82,7 @@ seen["mels"] = terms_of(stage, {name: tf.convert_to_tensor(value) for name, valu
 
 generator = model.generator(((1, 0),))
 voice = np.zeros((1, sizes.conditioning_latents, sizes.gpt_width), "float32")
-inputs, request = generator._request(voice, [[5, 6, 7]], [3], None, 0, 0, 9)
+inputs, request = new_request(model.gpt, voice, [[5, 6, 7]], [3], None, 0, 0, 9)
 spoken = generator._whole.get_concrete_function(*inputs, request).structured_outputs
 mel = CodecDecoder(model.dvae)._decode.get_concrete_function(tf.TensorSpec([1, None], tf.int32)).structured_outputs
 seen["made"] = [made.dtype.name for made in (latents, spoken[3], mel)]
