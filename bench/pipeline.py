@@ -27,6 +27,7 @@ from bench.report import Report, Row, at_least, at_most, finish, parser_for, run
 from bench.simulate import Phases as PhaseTimes
 from bench.simulate import agreement, simulate
 from myxtts.pipeline import BatchSize, Pipeline, SequentialPipeline, Telemetry
+from myxtts.pipeline.telemetry import PHASES, Activity
 
 DATA, MODEL = "/CPU:0", "/CPU:1"
 ROWS, SAMPLES, WIDTH = 8, 32_768, 512
@@ -247,26 +248,18 @@ def make_sequential(phases: Phases) -> SequentialPipeline:
 
 
 def telemetry_cost_us(batches: int = 20_000) -> float:
-    """CPU microseconds that telemetry adds to a batch: a pipeline of empty phases with it and without, in turns."""
-
-    def cpu_us(enabled: bool) -> float:
-        pipeline = Pipeline(
-            WaveSource(),
-            lambda batch: batch,
-            data_device=None,
-            model_devices=[None],
-            buffer_size=8,
-            telemetry=Telemetry(enabled=enabled),
-        )
-        with pipeline:
-            next(pipeline)
-            began = time.process_time()
-            for _ in range(batches):
-                next(pipeline)
-            return 1e6 * (time.process_time() - began) / batches
-
-    pairs = [(cpu_us(True), cpu_us(False)) for _ in range(5)]
-    return statistics.median(on for on, _ in pairs) - statistics.median(off for _, off in pairs)
+    """CPU microseconds of what a pipeline tells its telemetry about one batch."""
+    telemetry = Telemetry()
+    began = time.process_time()
+    for _ in range(batches):
+        for phase in PHASES:
+            clock = telemetry.clock(phase)
+            for activity in (Activity.BLOCKED, Activity.WAITING, Activity.BUSY):
+                clock.switch(activity)
+            clock.finished_batch()
+        telemetry.batch_delivered(4, None)
+        telemetry.step_finished()
+    return 1e6 * (time.process_time() - began) / batches
 
 
 def rows_of(rounds: list[dict[str, Timing]], telemetry_us: float) -> list[Row]:

@@ -36,16 +36,16 @@ def noise(seconds: float, seed: int) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(int(seconds * 22050)) * 4000).astype(np.int16)
 
 
-def make_voice(folder: Path, parts: list[str], *, code_levels: int = 2, **facts: object) -> Path:
+def make_voice(folder: Path, parts: list[str], **facts: object) -> Path:
     """Random weights that never stop by themselves: what ends a text is us."""
     keras.utils.set_random_seed(0)
     tokenizer = train_tokenizer("phonemes", [("hello there", "en"), ("سلام", "fa")])
-    model = small_config(text_vocab=tokenizer.size, code_levels=code_levels)
+    model = small_config(text_vocab=tokenizer.size)
     save_speakers(folder, [Speaker("anna", "en", noise(2.0, 1)), Speaker("omid", "fa", noise(2.0, 2))])
     built = build_parts(model, parts)
     if "gpt" in parts:
         bias = built.gpt.audio_head.bias.numpy()
-        bias[built.gpt.levels.stop_digit] = -100.0
+        bias[built.gpt.audio_stop] = -100.0
         built.gpt.audio_head.bias.assign(bias)
     save_voice(folder, built, parts, XTTSConfig(model=model), tokenizer, {"longest_tokens": 60, **facts})
     return folder

@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
+from myxtts.config import earlier
 from myxtts.config.config import PARTS, XTTSConfig, part_of
 from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
@@ -93,14 +94,15 @@ def _flatten(content: dict[str, Any], path: Path) -> dict[str, Any]:
 def _settings_of(key: str, value: Any) -> list[tuple[str, Any]]:
     """One setting, or all of a part."""
     if key not in PARTS:
-        return [(key, value)]
+        return list(earlier.settings_of({key: value}).items())
     if not isinstance(value, dict):
         raise ConfigError(f"setting {key!r} is {value!r}, must hold settings", hint=f"indent them below {key}:")
     names = [item.name for item in dataclasses.fields(PARTS[key])]
-    for name in value:
+    settings = earlier.settings_of(value)
+    for name in settings:
         if name not in names:
             raise unknown_name(f"setting of {key}", str(name), names)
-    return list(value.items())
+    return list(settings.items())
 
 
 def as_plain_values(config: XTTSConfig) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,6 @@ FRAMES_PER_CODE = 4
 _COUNTS = (
     "text_vocab",
     "audio_codes",
-    "code_levels",
     "gpt_layers",
     "gpt_width",
     "gpt_heads",
@@ -48,9 +47,6 @@ class ModelConfig:
 
     audio_codes: int = field(default=FROM_PRESET)
     """Entries of the DVAE's codebook."""
-
-    code_levels: int = field(default=FROM_PRESET)
-    """Codebooks of the DVAE, each for what the one before leaves; a code names an entry of each. XTTS v2 has one."""
 
     gpt_layers: int = field(default=FROM_PRESET)
     """Transformer blocks of the GPT."""
@@ -128,12 +124,6 @@ class ModelConfig:
         fill_from(self, MODEL_SIZES, "--model-size", self.model_size)
         for name in _COUNTS:
             at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="see --model-size for sizes that work")
-        if (self.audio_codes + 2) * self.audio_codes ** (self.code_levels - 1) >= 2**63:
-            raise ConfigError(
-                f"--code-levels is {self.code_levels} with --audio-codes {self.audio_codes}: more codes than a number "
-                "of 64 bits holds",
-                hint="1,024 codes have at most 6 levels",
-            )
         in_range("--dropout", self.dropout, 0.0, 0.9, hint="the default is 0.1")
         if self.gpt_width % self.gpt_heads:
             raise ConfigError(

@@ -18,7 +18,6 @@ FROM_PRESET: Any = None
 _XTTS_V2: dict[str, Any] = {
     "text_vocab": 6681,
     "audio_codes": 1024,
-    "code_levels": 1,
     "gpt_layers": 30,
     "gpt_width": 1024,
     "gpt_heads": 16,

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from myxtts.models.code_levels import FinerLevel
 from myxtts.models.gpt import GPT, Block
 from myxtts.models.layers import MASKED, LayerNorm, Linear, gelu_forward, normalised
 
@@ -30,15 +29,6 @@ class BlockWeights(NamedTuple):
     down: Pair
 
 
-class LevelWeights(NamedTuple):
-    """Of one level of the codes: how its digits are read and predicted."""
-
-    embedding: tf.Tensor
-    from_hidden: Pair
-    from_coarser: tf.Tensor
-    head: Pair
-
-
 class StepWeights(NamedTuple):
     """All that a step multiplies with."""
 
@@ -48,8 +38,6 @@ class StepWeights(NamedTuple):
     last_norm: Pair
     head_norm: Pair
     head: Pair
-    finer: tuple[LevelWeights, ...]
-    """The levels behind the first."""
 
 
 class Place(NamedTuple):
@@ -83,17 +71,9 @@ def read_weights(gpt: GPT) -> StepWeights:
             down=dense(block.down),
         )
 
-    def level_weights(level: FinerLevel) -> LevelWeights:
-        return LevelWeights(
-            embedding=read(level.embedding.table),
-            from_hidden=dense(level.from_hidden),
-            from_coarser=read(level.from_coarser.kernel),
-            head=dense(level.head),
-        )
-
     kernel_DV, minus_bias_V = dense(gpt.audio_head)
     # The start token is no code: nothing could decode it.
-    never_V = tf.one_hot(gpt.levels.entries, gpt.levels.entries + 2, -MASKED)
+    never_V = tf.one_hot(gpt.audio_start, gpt.audio_vocab, -MASKED)
     return StepWeights(
         embedding=read(gpt.audio_embedding.table),
         position=read(gpt.audio_position.table),
@@ -101,19 +81,12 @@ def read_weights(gpt: GPT) -> StepWeights:
         last_norm=norm(gpt.last_norm),
         head_norm=norm(gpt.head_norm),
         head=(kernel_DV, minus_bias_V + never_V),
-        finer=tuple(level_weights(level) for level in gpt.finer),
     )
 
 
 def predict(hidden_BD: tf.Tensor, weights: StepWeights) -> tf.Tensor:
-    """Logits of the next code's first digit, [B, V]."""
+    """Logits of the next code, [B, V]."""
     return _product(hidden_BD, *weights.head)
-
-
-def predict_finer(hidden_BD: tf.Tensor, coarser_BD: tf.Tensor, weights: LevelWeights) -> tf.Tensor:
-    """`FinerLevel.call` for one position."""
-    mixed_BD = _product(hidden_BD, *weights.from_hidden) + tf.matmul(coarser_BD, weights.from_coarser)
-    return _product(tf.nn.relu(mixed_BD), *weights.head)
 
 
 def block_step(

@@ -4,10 +4,7 @@ Owns the code vectors, their running statistics, and the revival of codes that n
 weights: `quantise` is pure, `update` assigns the non-trainable weights and is called once a step, in a replica context
 under a strategy and outside any jitted function.
 
-What an entry leaves of a latent can have a codebook of its own, and so on: a code is then a number whose digits, to
-the base of the entries, name one entry of each level, the coarsest first.
-
-Shapes: B clips, N codes of a clip, K codebook entries, Q levels, C width of an entry.
+Shapes: B clips, N codes of a clip, K codebook entries, C width of an entry.
 """
 
 from __future__ import annotations
@@ -16,8 +13,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-
-from myxtts.models.code_levels import CODE_TYPE
 
 SHORTEST_MEMORY = 100
 """Updates that a running average remembers; a large codebook remembers more, or each entry would follow the few latents
@@ -35,14 +30,12 @@ _EPSILON = 1e-5
 
 
 class Codebook(keras.layers.Layer):  # type: ignore[misc]
-    """K vectors of width C; nearest wins, and `finer`, where there are more levels, says what it left."""
+    """K vectors of width C; the nearest wins."""
 
-    def __init__(self, codes: int, width: int, *, levels: int = 1, **keras_options: Any) -> None:
+    def __init__(self, codes: int, width: int, **keras_options: Any) -> None:
         super().__init__(**keras_options)
         self.codes = codes
         self.width = width
-        self.finer = Codebook(codes, width, levels=levels - 1, name="finer") if levels > 1 else None
-        self._place_value = codes ** (levels - 1)
 
     def build(self, input_shape: Any = None) -> None:
         shape_KC = (self.codes, self.width)
@@ -51,14 +44,7 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
         self.sums_KC = self._state("sums", shape_KC, "zeros")
         self.idle_K = self._state("idle", (self.codes,), keras.initializers.Constant(RECENT_UPDATES))
         self.updates = self._state("updates", (1,), "zeros")
-        if self.finer is not None:
-            self.finer.build()
         self.built = True
-
-    @property
-    def levels(self) -> list[Codebook]:
-        """This one and the finer ones."""
-        return [self] if self.finer is None else [self, *self.finer.levels]
 
     def _state(self, name: str, shape: tuple[int, ...], initializer: Any) -> Any:
         # Every replica assigns the same value (the statistics are summed first), so any one of them will do.
@@ -75,50 +61,25 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
     def quantise(self, latents_BNC: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The nearest vectors, and their codes."""
         latents_BNC = tf.cast(latents_BNC, tf.float32)
-        nearest_BNC, entries_BN = self._nearest(latents_BNC)
-        if self.finer is None:
-            return nearest_BNC, entries_BN
-        rest_BNC, rest_BN = self.finer.quantise(latents_BNC - nearest_BNC)
-        return nearest_BNC + rest_BNC, entries_BN * self._place_value + rest_BN
-
-    def _nearest(self, latents_BNC: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         vectors_KC = tf.convert_to_tensor(self.vectors_KC)
         # |x - v|^2 without |x|^2, which no choice of v changes.
         distances_BNK = tf.reduce_sum(vectors_KC**2, axis=-1) - 2.0 * tf.einsum("bnc,kc->bnk", latents_BNC, vectors_KC)
-        entries_BN = tf.argmin(distances_BNK, axis=-1, output_type=CODE_TYPE)
-        return tf.gather(vectors_KC, entries_BN), entries_BN
+        codes_BN = tf.argmin(distances_BNK, axis=-1, output_type=tf.int32)
+        return tf.gather(vectors_KC, codes_BN), codes_BN
 
     def look_up(self, codes_BN: tf.Tensor) -> tf.Tensor:
-        entries_BN, rest_BN = self._split(codes_BN)
-        vectors_BNC = tf.gather(tf.convert_to_tensor(self.vectors_KC), entries_BN)
-        return vectors_BNC if self.finer is None else vectors_BNC + self.finer.look_up(rest_BN)
+        return tf.gather(tf.convert_to_tensor(self.vectors_KC), codes_BN)
 
     def distance(self, latents_BNC: tf.Tensor, codes_BN: tf.Tensor) -> tf.Tensor:
-        """[B, N]: mean square of what each level leaves, summed over the levels; the latents alone are to come nearer.
-
-        Were it only what the last level leaves, nothing would hold the latents to the first, whose distances are the
-        largest: they grow, it cannot follow, and half of its entries fall idle (docs/results.md).
-        """
-        entries_BN, rest_BN = self._split(codes_BN)
-        left_BNC = latents_BNC - tf.gather(tf.stop_gradient(tf.convert_to_tensor(self.vectors_KC)), entries_BN)
-        distance_BN = tf.reduce_mean(left_BNC**2, axis=-1)
-        return distance_BN if self.finer is None else distance_BN + self.finer.distance(left_BNC, rest_BN)
-
-    def _split(self, codes_BN: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """This level's digits, and what is left for the finer ones."""
-        return codes_BN // self._place_value, codes_BN % self._place_value
+        """[B, N]: mean square between a latent and its code's vector, with a gradient for the latents alone."""
+        vectors_BNC = tf.gather(tf.stop_gradient(tf.convert_to_tensor(self.vectors_KC)), codes_BN)
+        return tf.reduce_mean((latents_BNC - vectors_BNC) ** 2, axis=-1)
 
     def update(self, latents_BNC: tf.Tensor, codes_BN: tf.Tensor, valid_BN: tf.Tensor, bypass: tf.Tensor) -> None:
         """One step of the moving averages; while the quantiser is bypassed, fill the codebook with the data instead."""
-        latents_BNC = tf.cast(latents_BNC, tf.float32)
-        entries_BN, rest_BN = self._split(codes_BN)
-        if self.finer is not None:
-            # Before the entries move: what they left when they were chosen.
-            left_BNC = latents_BNC - tf.gather(tf.convert_to_tensor(self.vectors_KC), entries_BN)
-            self.finer.update(left_BNC, rest_BN, valid_BN, bypass)
-        latents_RC = tf.reshape(latents_BNC, [-1, self.width])
-        entries_R, valid_R = tf.reshape(entries_BN, [-1]), tf.reshape(valid_BN, [-1])
-        hits_RK = tf.one_hot(entries_R, self.codes) * tf.cast(valid_R, tf.float32)[:, None]
+        latents_RC = tf.reshape(tf.cast(latents_BNC, tf.float32), [-1, self.width])
+        codes_R, valid_R = tf.reshape(codes_BN, [-1]), tf.reshape(valid_BN, [-1])
+        hits_RK = tf.one_hot(codes_R, self.codes) * tf.cast(valid_R, tf.float32)[:, None]
         seeds = self._seeds()
         offers_KC = _offers(latents_RC, valid_R, self.codes, seeds[0])
         rows = tf.reduce_sum(tf.cast(valid_R, tf.float32))
@@ -148,10 +109,9 @@ class Codebook(keras.layers.Layer):  # type: ignore[misc]
         self.updates.assign(self.updates + 1.0)
 
     def usage(self) -> tf.Tensor:
-        """Share of the entries that were chosen in the last `RECENT_UPDATES` updates, of the level with the fewest; a
+        """Codebook utilisation: the share of the codes that were chosen in the last `RECENT_UPDATES` updates; a
         collapsed codebook is near 0."""
-        used = tf.reduce_mean(tf.cast(tf.convert_to_tensor(self.idle_K) < RECENT_UPDATES, tf.float32))
-        return used if self.finer is None else tf.minimum(used, self.finer.usage())
+        return tf.reduce_mean(tf.cast(tf.convert_to_tensor(self.idle_K) < RECENT_UPDATES, tf.float32))
 
     def _decay(self) -> tf.Tensor:
         longest = max(SHORTEST_MEMORY, self.codes / CODES_PER_MEMORY)

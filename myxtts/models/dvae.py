@@ -123,7 +123,7 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         # Codes are decided by small distances, and must not depend on what else is computed in 16 bits.
         with float32_layers():
             self.encoder = Encoder(config.dvae_width, config.dvae_code_width, name="encoder")
-        self.codebook = Codebook(config.audio_codes, config.dvae_code_width, levels=config.code_levels, name="codebook")
+        self.codebook = Codebook(config.audio_codes, config.dvae_code_width, name="codebook")
         self.decoder = Decoder(config.dvae_width, config.dvae_code_width, name="decoder")
 
     def build(self, input_shape: Any = None) -> None:

@@ -26,11 +26,9 @@ from myxtts.models.cached_step import (
     cache_shape,
     grown_cache,
     predict,
-    predict_finer,
     read_weights,
     room_of,
 )
-from myxtts.models.code_levels import CODE_TYPE
 from myxtts.models.generation_request import Request, new_request
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
@@ -50,16 +48,6 @@ class Generated(NamedTuple):
     latents_BND: np.ndarray
     spoken_token_BN: np.ndarray
     """Index of the text token that the alignment heads looked at for each code; empty without such heads."""
-
-
-class Choice(NamedTuple):
-    """What one step draws."""
-
-    digit_B: tf.Tensor
-    """The first digit, which may be the stop token's."""
-    code_B: tf.Tensor
-    read_BD: tf.Tensor
-    """What the blocks see of the code."""
 
 
 class State(NamedTuple):
@@ -209,7 +197,7 @@ class Generator:
             finished_B=request.max_codes_B <= 0,
             lengths_B=tf.zeros([batch], tf.int32),
             stopped_B=tf.zeros([batch], tf.bool),
-            penalty_BV=tf.ones([batch, gpt.levels.entries + 2]),
+            penalty_BV=tf.ones([batch, gpt.audio_vocab]),
             hidden_BD=tf.cast(gpt.head_norm(gpt.last_norm(x_BPD[:, -1])), tf.float32),
             spoken_B=_spoken_token(looked, latents_BLD.shape[1], text, batch),
             blocked_BC=tf.cast(-bias[:, 0, -1], tf.float32),
@@ -227,16 +215,15 @@ class Generator:
         weights = read_weights(self.gpt)
 
         def step(state: State, record: Record) -> tuple[State, Record]:
-            choice = self._choose(state, request, weights)
+            code_B = self._choose(state, request, weights)
             at = state.step - first
             record = Record(
-                record.codes.write(at, choice.code_B),
+                record.codes.write(at, code_B),
                 record.latents.write(at, state.hidden_BD),
                 record.spoken.write(at, state.spoken_B),
             )
             place = room.at(state.step)
-            marked = self._mark(state, choice.digit_B, request)
-            return self._feed(marked, choice.read_BD, place, request, weights), record
+            return self._feed(self._mark(state, code_B, request), code_B, place, request, weights), record
 
         state, record = tf.while_loop(
             lambda state, record: (state.step < until) & ~tf.reduce_all(state.finished_B),
@@ -246,24 +233,16 @@ class Generator:
         )
         return state, record
 
-    def _choose(self, state: State, request: Request, weights: StepWeights) -> Choice:
-        """The next code: its first digit is drawn, each finer one the likeliest behind those before it. Little of those
-        can be known; drawn too, they would be noise."""
+    def _choose(self, state: State, request: Request, weights: StepWeights) -> tf.Tensor:
+        """The next code of every row, or the stop token."""
         early_B1 = tf.cast(state.step < request.min_codes_B1, tf.float32)
-        stop_V = tf.one_hot(self.gpt.levels.stop_digit, self.gpt.levels.entries + 2, MASKED)
+        stop_V = tf.one_hot(self.gpt.audio_stop, self.gpt.audio_vocab, MASKED)
         logits_BV = request.guided(penalise(predict(state.hidden_BD, weights), state.penalty_BV)) + early_B1 * stop_V
-        digit_B = request.for_all(draw(logits_BV, request.sampling, tf.gather(request.uniform_NB1, state.step)))
-        digits, read_BD = [digit_B], tf.gather(weights.embedding, digit_B)
-        for level in weights.finer:
-            logits_BK = request.guided(predict_finer(state.hidden_BD, read_BD, level))
-            finer_B = request.for_all(tf.argmax(logits_BK, -1, tf.int32))
-            digits.append(finer_B)
-            read_BD += tf.gather(level.embedding, finer_B)
-        return Choice(digits[0], self.gpt.levels.code(digits), read_BD)
+        return request.for_all(draw(logits_BV, request.sampling, tf.gather(request.uniform_NB1, state.step)))
 
-    def _mark(self, state: State, digit_B: tf.Tensor, request: Request) -> State:
+    def _mark(self, state: State, code_B: tf.Tensor, request: Request) -> State:
         """Who has finished with this code, and how long the rows are."""
-        stops_B = ~state.finished_B & (digit_B == self.gpt.levels.stop_digit)
+        stops_B = ~state.finished_B & (code_B == self.gpt.audio_stop)
         spoke_B = ~state.finished_B & ~stops_B
         lengths_B = state.lengths_B + tf.cast(spoke_B, tf.int32)
         return state._replace(
@@ -272,13 +251,13 @@ class Generator:
             stopped_B=state.stopped_B | stops_B,
             finished_B=state.finished_B | stops_B | (lengths_B >= request.max_codes_B),
             penalty_BV=tf.maximum(
-                state.penalty_BV, tf.one_hot(digit_B, state.penalty_BV.shape[1], request.sampling.penalty, 1.0)
+                state.penalty_BV, tf.one_hot(code_B, state.penalty_BV.shape[1], request.sampling.penalty, 1.0)
             ),
         )
 
-    def _feed(self, state: State, read_BD: tf.Tensor, place: Place, request: Request, weights: StepWeights) -> State:
-        """Run the blocks on what is read of one new code per row, writing its keys and values at `place`."""
-        x_BD = read_BD + tf.gather(weights.position, state.step)
+    def _feed(self, state: State, code_B: tf.Tensor, place: Place, request: Request, weights: StepWeights) -> State:
+        """Run the blocks on one new code per row, writing its keys and values at `place`."""
+        x_BD = tf.gather(weights.embedding, code_B) + tf.gather(weights.position, state.step)
         caches, looked = [], []
         for layer, block in enumerate(weights.blocks):
             x_BD, cache, probabilities = block_step(block, x_BD, state.caches_Rd[layer], place)
@@ -319,7 +298,7 @@ def _loop_shapes(state: State) -> State:
 
 def _new_record(size: tf.Tensor) -> Record:
     return Record(
-        codes=tf.TensorArray(CODE_TYPE, size, element_shape=[None]),
+        codes=tf.TensorArray(tf.int32, size, element_shape=[None]),
         latents=tf.TensorArray(tf.float32, size, element_shape=[None, None]),
         spoken=tf.TensorArray(tf.int32, size, element_shape=[None, None]),
     )

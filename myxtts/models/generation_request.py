@@ -1,6 +1,6 @@
 """What is asked of a generation: limits, seeds, sampling and guidance, checked once and the same for every step.
 
-Sizes in names: B batch, L latents, U text positions, N codes, V first digits, D width.
+Sizes in names: B batch, L latents, U text positions, N codes, V audio vocabulary, D width.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def new_request(
         uniform_NB1=random_numbers(_per_row("seeds", seeds, batch), limit + 1),
         min_codes_B1=tf.constant(_per_row("min_codes", min_codes, batch)[:, None]),
         max_codes_B=tf.constant(most),
-        sampling=sampling_tensors(sampling, gpt.levels.entries + 2),
+        sampling=sampling_tensors(sampling, gpt.audio_vocab),
         guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance, tf.float32),
     )
     latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)

@@ -16,7 +16,6 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.errors import DataError
 from myxtts.models.attention import Dropout, attend_causally, attention_probabilities, causal_windows
-from myxtts.models.code_levels import CODE_TYPE, CodeLevels, FinerLevel
 from myxtts.models.layers import (
     MASKED,
     Embedding,
@@ -35,8 +34,6 @@ AlignmentHeads = Sequence[tuple[int, int]]
 DEFAULT_ALIGNMENT_HEADS: AlignmentHeads = ((1, 0), (2, 0))
 TEXT_LOSS_WEIGHT = 0.01
 AUDIO_LOSS_WEIGHT = 1.0
-FINER_LOSS_WEIGHT = 0.5
-"""Little of a finer digit can be known from a text: 5.9 of 6.9 nats are left. Other weights were not tried."""
 
 
 class GPTOutput(NamedTuple):
@@ -93,11 +90,11 @@ class GPT(Part):
         super().__init__(**{"name": "gpt", **keras_options})
         width = config.gpt_width
         self.config = config
-        self.levels = CodeLevels(config)
-        self.audio_start, self.audio_stop = self.levels.start, self.levels.stop
-        audio_vocab = config.audio_codes + 2
+        # Start and stop stand behind the codes.
+        self.audio_start, self.audio_stop = config.audio_codes, config.audio_codes + 1
+        self.audio_vocab = config.audio_codes + 2
         self.text_embedding = Embedding(config.text_vocab, width, name="text_embedding")
-        self.audio_embedding = Embedding(audio_vocab, width, name="audio_embedding")
+        self.audio_embedding = Embedding(self.audio_vocab, width, name="audio_embedding")
         self.text_position = Embedding(config.max_text_tokens + 2, width, name="text_position")
         self.audio_position = Embedding(config.max_audio_tokens + 3, width, name="audio_position")
         self.blocks = [
@@ -108,10 +105,7 @@ class GPT(Part):
         self.last_norm = LayerNorm(width, name="last_norm")
         self.head_norm = LayerNorm(width, name="head_norm")
         self.text_head = Linear(width, config.text_vocab, name="text_head")
-        self.audio_head = Linear(width, audio_vocab, name="audio_head")
-        self.finer = [
-            FinerLevel(config.audio_codes, width, name=f"level_{level}") for level in range(2, config.code_levels + 1)
-        ]
+        self.audio_head = Linear(width, self.audio_vocab, name="audio_head")
 
     def call(
         self,
@@ -180,7 +174,7 @@ class GPT(Part):
         """[start, codes, stop, ...]: one position for every target."""
         self.refuse_long_audio(codes_BT.shape[1])
         tail = self.config.audio_stop_targets - 1
-        codes = tf.pad(tf.cast(codes_BT, CODE_TYPE), [[0, 0], [1, tail]], constant_values=self.audio_start)
+        codes = tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [1, tail]], constant_values=self.audio_start)
         place = tf.range(tf.shape(codes)[1])[None, :]
         return tf.where(place <= lengths_B[:, None], codes, self.audio_stop)
 
@@ -196,23 +190,7 @@ class GPT(Part):
         return self.text_embedding(text_in_BU) + self.text_position.first(tf.shape(text_in_BU)[1])
 
     def embed_audio(self, audio_in_BT: tf.Tensor) -> tf.Tensor:
-        return self.read_codes(audio_in_BT) + self.audio_position.first(tf.shape(audio_in_BT)[1])
-
-    def read_codes(self, codes_BT: tf.Tensor) -> tf.Tensor:
-        """All digits of each code, as the blocks see them."""
-        coarse_BT, *finer = self.levels.digits(codes_BT)
-        read = [level.embedding(digits_BT) for level, digits_BT in zip(self.finer, finer, strict=True)]
-        return tf.add_n([self.audio_embedding(coarse_BT), *read])
-
-    def finer_logits(self, latents_BTD: tf.Tensor, digits: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """[B, T, K] of every level behind the first, each with the digits before it known; of as many levels as these
-        tell of."""
-        known_BTD, logits = self.audio_embedding(digits[0]), []
-        for index, level in enumerate(self.finer[: len(digits)]):
-            if index:
-                known_BTD += self.finer[index - 1].embedding(digits[index])
-            logits.append(level(latents_BTD, known_BTD))
-        return logits
+        return self.audio_embedding(audio_in_BT) + self.audio_position.first(tf.shape(audio_in_BT)[1])
 
     @staticmethod
     def attention_bias(latents: int, text_mask_BU: tf.Tensor, audio: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
@@ -230,8 +208,6 @@ class GPTLosses(NamedTuple):
     total: tf.Tensor
     text: tf.Tensor
     audio: tf.Tensor
-    finer: tf.Tensor
-    """Of the levels behind the first, their mean; 0 where there are none."""
     alignment: tf.Tensor
     audio_accuracy: tf.Tensor
 
@@ -251,20 +227,16 @@ def gpt_losses(
     config = gpt.config
     text = tf.pad(tf.cast(text_BU, tf.int32), [[0, 0], [0, 2]])
     text_mean, _ = _cross_entropy(output.text_logits_BUV, text, text_lengths_B, config.text_stop_token, 1)
-    codes = tf.pad(tf.cast(codes_BT, CODE_TYPE), [[0, 0], [0, config.audio_stop_targets]])
-    digits = [tf.cast(digit, tf.int32) for digit in gpt.levels.digits(codes)]
+    codes = tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [0, config.audio_stop_targets]])
     audio_mean, accuracy = _cross_entropy(
-        output.audio_logits_BTV, digits[0], code_lengths_B, gpt.levels.stop_digit, config.audio_stop_targets
+        output.audio_logits_BTV, codes, code_lengths_B, gpt.audio_stop, config.audio_stop_targets
     )
-    finer = tf.zeros([], tf.float32)
-    for logits_BTK, digits_BT in zip(gpt.finer_logits(output.latents_BTD, digits), digits[1:], strict=True):
-        finer += _cross_entropy(logits_BTK, digits_BT, code_lengths_B, 0, 0)[0] / float(len(digits) - 1)
-    total = TEXT_LOSS_WEIGHT * text_mean + AUDIO_LOSS_WEIGHT * audio_mean + FINER_LOSS_WEIGHT * finer
+    total = TEXT_LOSS_WEIGHT * text_mean + AUDIO_LOSS_WEIGHT * audio_mean
     alignment = tf.zeros([], tf.float32)
     if alignment_BT is not None and output.attention_BTU:
         alignment = alignment_loss(output.attention_BTU, alignment_BT, text_lengths_B, code_lengths_B)
         total += alignment_weight * alignment
-    return GPTLosses(total, text_mean, audio_mean, finer, alignment, accuracy)
+    return GPTLosses(total, text_mean, audio_mean, alignment, accuracy)
 
 
 def _cross_entropy(

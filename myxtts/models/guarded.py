@@ -178,10 +178,9 @@ def _verdict(
     generator: Generator, made: Generated, place: int, text_tokens: int, guards: GuardConfig, last_sounding: int | None
 ) -> Verdict:
     count = int(made.lengths_B[place])
-    # Of a loop the coarsest digits repeat; the finer ones need not.
-    coarse_N = generator.gpt.levels.digits(made.codes_BN[place, :count])[0]
+    codes_N = made.codes_BN[place, :count]
     spoken_N = made.spoken_token_BN[place][:count]
-    return judge(coarse_N, bool(made.stopped_B[place]), text_tokens, guards, spoken_N, last_sounding)
+    return judge(codes_N, bool(made.stopped_B[place]), text_tokens, guards, spoken_N, last_sounding)
 
 
 def _spoken(verdict: Verdict, made: Generated, place: int, attempts: int) -> Spoken:

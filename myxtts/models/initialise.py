@@ -34,28 +34,21 @@ def initialise_from_scratch(gpt: GPT, *, seed: int, position_std: float = EMBEDD
 
 
 def audio_from_codebook(gpt: GPT, codebook: Codebook, *, seed: int) -> None:
-    """Audio embeddings and heads from the codebooks, projected to the GPT's width by one random matrix: what is read of
-    a code is then what its vector sounds like."""
-    width = gpt.config.gpt_width
-    levels = codebook.levels
-    found = (levels[0].codes, len(levels))
-    if found != (gpt.config.audio_codes, gpt.config.code_levels):
+    """Audio embedding and head from the codebook, projected to the GPT's width by a random matrix: what is read of a
+    code is then what its vector sounds like."""
+    width, codes = gpt.config.gpt_width, codebook.codes
+    if codes != gpt.config.audio_codes:
         raise ConfigError(
-            f"the DVAE has {found[1]} codebooks of {found[0]} entries, the GPT speaks {gpt.config.code_levels} of "
-            f"{gpt.config.audio_codes}",
-            hint="give --audio-codes and --code-levels what the DVAE was trained with",
+            f"the DVAE has {codes} codes, the GPT speaks {gpt.config.audio_codes}",
+            hint="give audio_codes the value that the DVAE was trained with",
         )
-    vectors = [level.vectors_KC.numpy().astype(np.float64) for level in levels]
+    vectors_KC = codebook.vectors_KC.numpy().astype(np.float64)
     random = np.random.default_rng([seed, zlib.crc32(b"codebook")])
-    matrix_CD = random.normal(size=(vectors[0].shape[1], width))
-    projected = [(vectors_KC - vectors_KC.mean(0)) @ matrix_CD for vectors_KC in vectors]
-    stds = [max(float(projected_KD.std()), 1e-12) for projected_KD in projected]
-    parts = [(gpt.audio_embedding, gpt.audio_head), *((level.embedding, level.head) for level in gpt.finer)]
-    for (embedding, head), projected_KD, std in zip(parts, projected, stds, strict=True):
-        entries = len(projected_KD)
-        table = embedding.table.value.numpy().copy()
-        table[:entries] = EMBEDDING_STD * projected_KD / stds[0]
-        embedding.table.assign(table)
-        kernel = head.kernel.value.numpy().copy()
-        kernel[:, :entries] = (projected_KD / std).T * width**-0.5
-        head.kernel.assign(kernel)
+    projected_KD = (vectors_KC - vectors_KC.mean(0)) @ random.normal(size=(vectors_KC.shape[1], width))
+    projected_KD /= max(float(projected_KD.std()), 1e-12)
+    table = gpt.audio_embedding.table.value.numpy().copy()
+    table[:codes] = EMBEDDING_STD * projected_KD
+    gpt.audio_embedding.table.assign(table)
+    kernel = gpt.audio_head.kernel.value.numpy().copy()
+    kernel[:, :codes] = projected_KD.T * width**-0.5
+    gpt.audio_head.kernel.assign(kernel)

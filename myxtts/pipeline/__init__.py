@@ -5,7 +5,6 @@ Knows batches and devices, nothing of speech. Importing it imports no TensorFlow
 
 from myxtts.pipeline.batches import BatchSize, BatchSource, DeviceBatch, split_rows
 from myxtts.pipeline.pipeline import Pipeline, Readiness
-from myxtts.pipeline.process_source import ProcessSource
 from myxtts.pipeline.sequential import SequentialPipeline
 from myxtts.pipeline.telemetry import Telemetry
 
@@ -14,7 +13,6 @@ __all__ = [
     "BatchSource",
     "DeviceBatch",
     "Pipeline",
-    "ProcessSource",
     "Readiness",
     "SequentialPipeline",
     "Telemetry",

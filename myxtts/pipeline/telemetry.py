@@ -95,16 +95,6 @@ class PhaseClock:
             return self._activity, self._now() - self._since
 
 
-class SilentClock(PhaseClock):
-    """Knows what a phase is doing, which hang detection needs, and adds nothing up."""
-
-    def switch(self, activity: Activity) -> None:
-        self._activity, self._since = activity, self._now()
-
-    def finished_batch(self) -> None:
-        pass
-
-
 def oscillation(busy_shares: Sequence[float]) -> float | None:
     """Standard deviation divided by mean; None for fewer than three shares or a device that never worked."""
     if len(busy_shares) < 3:
@@ -140,17 +130,14 @@ class Telemetry:
         *,
         data_device: str = "host",
         model_devices: Sequence[str] = ("host",),
-        enabled: bool = True,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.data_device = data_device
         self.model_devices = tuple(model_devices)
-        self.enabled = enabled
         self.buffer_capacity = 0
         self.overlapped = False
         self._now = now
-        clock = PhaseClock if enabled else SilentClock
-        self._clocks = {phase: clock(now) for phase in PHASES}
+        self._clocks = {phase: PhaseClock(now) for phase in PHASES}
         self._tally = _Tally()
         self._slice_shares: deque[float] = deque(maxlen=SLICES_KEPT)
         self._paused = False
@@ -168,8 +155,6 @@ class Telemetry:
     def batch_delivered(self, depth: int, size: BatchSize | None) -> None:
         """Training thread: a batch was taken, and `depth` batches were ready when it was asked for."""
         self._in_step = True
-        if not self.enabled:
-            return
         tally = self._tally
         tally.batches += 1
         tally.depth_sum += depth
@@ -181,7 +166,7 @@ class Telemetry:
     def step_finished(self) -> None:
         """Training thread: a step is over. Closes a slice when it is long enough."""
         self._count_step()
-        if self.enabled and self._now() - self._slice.at >= SLICE_S:
+        if self._now() - self._slice.at >= SLICE_S:
             self._close_slice()
 
     @contextmanager

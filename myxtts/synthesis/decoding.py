@@ -17,7 +17,6 @@ from myxtts.audio.detail import Detail
 from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSpectrogram
 from myxtts.config.model import FRAMES_PER_CODE
-from myxtts.models.code_levels import CODE_TYPE
 from myxtts.models.dvae import DVAE
 from myxtts.models.guarded import Spoken
 from myxtts.models.hifigan import (
@@ -111,7 +110,7 @@ class CodecDecoder:
     def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
         return self.wave_of(stretched(self._mel_of(spoken.codes_N), speed))
 
-    def _mel_of(self, codes_N: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _mel_of(self, codes_N: NDArray[np.int32]) -> NDArray[np.float32]:
         return self._detail.given_back(self._decode(tf.constant(codes_N[None]))[0].numpy())
 
     def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
@@ -141,8 +140,8 @@ class TrainedMelDecoder:
         self._griffin_lim = GriffinLim()
         self._mel_decoder = mel_decoder
         self.give_back(gains)
-        codes_1N, tokens_1N = (tf.TensorSpec([1, None], dtype) for dtype in (CODE_TYPE, tf.int32))
-        shapes = [codes_1N, tf.TensorSpec([1, None, mel_decoder.latent_width]), tokens_1N, tokens_1N]
+        ids_1N = tf.TensorSpec([1, None], tf.int32)
+        shapes = [ids_1N, tf.TensorSpec([1, None, mel_decoder.latent_width]), ids_1N, ids_1N]
 
         def run(codes_1N: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> tf.Tensor:
             placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if text else None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
+from myxtts.config import earlier
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values
@@ -169,12 +170,12 @@ _MAY_CHANGE = {
 
 def refuse_other_configuration(saved: dict[str, Any], config: XTTSConfig, where: Path) -> None:
     """A run continues only with the settings that its weights and its data order depend on."""
-    current = as_plain_values(config)
+    before = {part: earlier.settings_of(settings) for part, settings in saved.items()}
     differences = [
-        f"{name}: {saved[part].get(name)!r} in the run, {value!r} now"
-        for part, settings in current.items()
+        f"{name}: {before[part][name]!r} in the run, {value!r} now"
+        for part, settings in as_plain_values(config).items()
         for name, value in settings.items()
-        if name not in _MAY_CHANGE[part] and name in saved.get(part, {}) and saved[part][name] != value
+        if name not in _MAY_CHANGE[part] and name in before.get(part, {}) and before[part][name] != value
     ]
     if differences:
         raise CheckpointError(

@@ -242,7 +242,7 @@ def test_good_speech_passes_the_guards_untouched(gpt: GPT) -> None:
     # The stop token is made likely, so that the random model ends by itself.
     bias = gpt.audio_head.bias.numpy()
     try:
-        gpt.audio_head.bias.assign(np.where(np.arange(len(bias)) == gpt.levels.stop_digit, bias + 1.5, bias))
+        gpt.audio_head.bias.assign(np.where(np.arange(len(bias)) == gpt.audio_stop, bias + 1.5, bias))
         spoken = generate_guarded(plain, latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
         made = plain.generate(latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
     finally:

@@ -1,7 +1,7 @@
 """What version 0.1 wrote is still good: its voices speak the same samples, its runs go on to the same losses.
 
-The fixtures were written by 0.1 itself (`tests/fixtures/v0_1`). Equal to the bit on the machine that wrote them; another
-CPU rounds differently, so here they are compared closely.
+The fixtures were written by 0.1 itself (`tests/fixtures/v0_1`). Equal to the bit on the machine that wrote them;
+another CPU rounds differently, so here they are compared closely.
 """
 
 from __future__ import annotations

@@ -175,9 +175,7 @@ def test_a_collapsed_codebook_shows_in_its_usage() -> None:
 
 
 def stage_after_one_update(codes: list[int], audio_codes: int = 64) -> CodecStage:
-    dvae = DVAE(
-        ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=audio_codes, code_levels=2)
-    )
+    dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=audio_codes))
     dvae.build()
     stage = CodecStage(dvae)
     aftermath = {"latents": np.zeros((1, len(codes), 4), np.float32), "codes": np.array([codes], np.int32)}
@@ -195,20 +193,14 @@ def test_training_through_one_code_ends_with_its_reason() -> None:
     assert "--learning-rate" in caught.value.hint
 
 
-def test_one_level_that_collapsed_ends_training_though_the_others_are_in_use() -> None:
-    entries = 64
-    with pytest.raises(TrainingError, match="codebook has collapsed: 2% of its codes"):
-        stage_after_one_update([5 + entries * entry for entry in range(32)]).check(COLLAPSE_CHECK_STEP)
-
-
 def test_training_through_several_codes_goes_on() -> None:
-    stage_after_one_update([65 * entry for entry in range(8)]).check(COLLAPSE_CHECK_STEP)
+    stage_after_one_update(list(range(8))).check(COLLAPSE_CHECK_STEP)
 
 
 def test_a_large_codebook_may_fill_up_slowly_but_not_collapse_either() -> None:
-    stage_after_one_update([8193 * entry for entry in range(60)], audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+    stage_after_one_update(list(range(60)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
     with pytest.raises(TrainingError, match="codebook has collapsed"):
-        stage_after_one_update([8193 * entry for entry in range(40)], audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+        stage_after_one_update(list(range(40)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
 
 
 def test_padding_neither_moves_nor_counts() -> None:

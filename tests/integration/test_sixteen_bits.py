@@ -27,7 +27,7 @@ from myxtts.training.stages import make_stage
 from myxtts.training.trainer import XTTSTrainer
 
 layers.refuse_half_precision_on_cpu = lambda compute_dtype, device: None
-small = {**SMALL, "gpt_layers": 2, "code_levels": 2}
+small = {**SMALL, "gpt_layers": 2}
 config = XTTSConfig(model_size="tiny", decoder="hifigan", alignment_weight=1.0, **small)
 sizes = config.model
 keras.config.set_dtype_policy(POLICY)

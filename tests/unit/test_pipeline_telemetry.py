@@ -22,8 +22,8 @@ class Clock:
         self.seconds += seconds
 
 
-def two_devices(clock: Clock, *, enabled: bool = True) -> Telemetry:
-    telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:1"], now=clock, enabled=enabled)
+def two_devices(clock: Clock) -> Telemetry:
+    telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:1"], now=clock)
     telemetry.buffer_capacity = 10
     return telemetry
 
@@ -226,14 +226,3 @@ def test_figures_survive_the_event_log() -> None:
     event = json.loads(json.dumps(window.to_event()))
 
     assert WindowFigures.from_event(event | {"event": "window", "added_later": 1}) == window
-
-
-def test_telemetry_that_is_off_still_knows_what_a_phase_does() -> None:
-    clock = Clock()
-    telemetry = two_devices(clock, enabled=False)
-    telemetry.clock("process").switch(Activity.BUSY)
-    clock.forward(7.0)
-    step(telemetry, clock, wait_s=1.0, busy_s=1.0)
-
-    assert telemetry.clock("process").current() == (Activity.BUSY, 9.0)
-    assert telemetry.window().steps == 0

@@ -16,10 +16,6 @@ from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingSt
 
 SEGMENT_FRAMES = 64
 COMMITMENT_WEIGHT = 0.25
-SHARP_MSE_WEIGHT = 3.0
-SHARP_CHANGES_WEIGHT = 1.0
-"""Of codecs with several levels, which have the bits for it: a stop of 30 ms that is smoothed away is a few large
-errors and two changes that are missing (docs/results.md)."""
 BYPASS_STEPS = 150
 """Steps in which the decoder sees the latents themselves: a codebook is useless until the latents mean something."""
 COLLAPSE_CHECK_STEP = 400
@@ -40,8 +36,7 @@ class CodecStage(TrainingStage):
         # A codebook that means something already would be overwritten.
         self._bypass_steps = 0 if pretrained else BYPASS_STEPS
         self._mel = MelSpectrogram()
-        sharp = {"mse_weight": SHARP_MSE_WEIGHT, "changes_weight": SHARP_CHANGES_WEIGHT}
-        self.mel_loss = MelLoss(**(sharp if dvae.codebook.finer is not None else {}))
+        self.mel_loss = MelLoss()
 
     @property
     def layers(self) -> dict[str, Any]:

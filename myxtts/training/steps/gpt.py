@@ -14,7 +14,6 @@ from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import (
     AUDIO_LOSS_WEIGHT,
     DEFAULT_ALIGNMENT_HEADS,
-    FINER_LOSS_WEIGHT,
     GPT,
     TEXT_LOSS_WEIGHT,
     AlignmentHeads,
@@ -125,15 +124,14 @@ class GPTStage(TrainingStage):
         codes = tf.cast(tf.reduce_sum(batch["code_lengths"]), tf.float32)
         stops = tf.cast(tf.size(batch["code_lengths"]) * self.gpt.config.audio_stop_targets, tf.float32)
         aligned = tf.cast(tf.reduce_sum(tf.where(batch["text_lengths"] > 0, batch["code_lengths"], 0)), tf.float32)
-        spoken = {"audio": codes + stops, "accuracy": codes + stops, "finer": codes}
-        return {"text": texts, **spoken, "alignment": aligned}
+        return {"text": texts, "audio": codes + stops, "accuracy": codes + stops, "alignment": aligned}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         latents_BLD = self.conditioning(batch["reference"], batch["reference_lengths"])
         text, lengths_B = (batch["text"], batch["text_lengths"]), batch["code_lengths"]
         read_BT = batch["codes"]
         if seed is not None:
-            read_BT = with_noise(read_BT, self._code_noise, self.gpt.levels.codes, seed)
+            read_BT = with_noise(read_BT, self._code_noise, self.gpt.config.audio_codes, seed)
         heads = self._alignment_heads if "alignment" in batch else ()
         output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
         losses = gpt_losses(self.gpt, output, *text, batch["codes"], lengths_B, alignment_BT=batch.get("alignment"))
@@ -141,8 +139,6 @@ class GPTStage(TrainingStage):
             "text": LossTerm(losses.text, TEXT_LOSS_WEIGHT),
             "audio": LossTerm(losses.audio, AUDIO_LOSS_WEIGHT),
         }
-        if self.gpt.finer:
-            terms["finer"] = LossTerm(losses.finer, FINER_LOSS_WEIGHT)
         if heads:
             terms["alignment"] = LossTerm(losses.alignment, self._alignment_weight)
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})

@@ -154,12 +154,8 @@ def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, share_B: tf.Tensor
     """
     seed = tf.stack([tf.bitcast(share_B[0], tf.int32), tf.shape(share_B)[0]])
     places = tf.shape(codes_BN)
-    latents_BND = heard.latents_BTD[:, : places[1]]
-    # As in speaking: the first digit is drawn (the last two are start and stop), the finer ones are the likeliest.
-    logits_BNK = tf.cast(heard.audio_logits_BTV[:, : places[1], : gpt.levels.entries], tf.float32) / OWN_TEMPERATURE
+    logits_BNK = tf.cast(heard.audio_logits_BTV[:, : places[1], : gpt.audio_start], tf.float32) / OWN_TEMPERATURE
     noise_BNK = tf.random.stateless_uniform(tf.shape(logits_BNK), seed, 1e-9, 1.0)
-    digits = [tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)]
-    while len(digits) < gpt.levels.count:
-        digits.append(tf.argmax(gpt.finer_logits(latents_BND, digits)[-1], -1, tf.int32))
+    drawn_BN = tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)
     chance_BN = tf.random.stateless_uniform(places, seed + 1)
-    return tf.where(chance_BN < share_B[:, None], gpt.levels.code(digits), codes_BN)
+    return tf.where(chance_BN < share_B[:, None], drawn_BN, codes_BN)

@@ -21,11 +21,9 @@ MSE_WEIGHT = 0.5
 
 
 class MelLoss:
-    """The terms `l1` and `mse` in standard deviations of a channel, `changes` from frame to frame where they have a
-    weight and, once there is a listener, `heard`."""
+    """The terms `l1` and `mse` in standard deviations of a channel and, once there is a listener, `heard`."""
 
-    def __init__(self, *, mse_weight: float = MSE_WEIGHT, changes_weight: float = 0.0) -> None:
-        self._mse_weight, self._changes_weight = mse_weight, changes_weight
+    def __init__(self) -> None:
         self._listener: CTCNetwork | None = None
         self._listening_weight = 0.0
 
@@ -36,8 +34,6 @@ class MelLoss:
     def counts(self, lengths_B: tf.Tensor) -> dict[str, tf.Tensor]:
         frames = tf.cast(tf.reduce_sum(lengths_B), tf.float32)
         counts = {"l1": frames, "mse": frames}
-        if self._changes_weight:
-            counts["changes"] = frames
         if self._listener is not None:
             counts["heard"] = tf.cast(tf.reduce_sum(steps_of(lengths_B)), tf.float32)
         return counts
@@ -52,11 +48,8 @@ class MelLoss:
         values = tf.cast(tf.reduce_sum(lengths_B) * N_MELS, tf.float32)
         terms = {
             "l1": LossTerm(tf.reduce_sum(tf.abs(error_BTM)) / values),
-            "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, self._mse_weight),
+            "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, MSE_WEIGHT),
         }
-        if self._changes_weight:
-            changes_BTM = (error_BTM[:, 1:] - error_BTM[:, :-1]) * inside_BT1[:, 1:]
-            terms["changes"] = LossTerm(tf.reduce_sum(tf.abs(changes_BTM)) / values, self._changes_weight)
         if self._listener is not None:
             heard = difference_heard(self._listener, made_BTM, real_BTM, lengths_B)
             terms["heard"] = LossTerm(heard, self._listening_weight)

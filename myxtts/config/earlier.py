@@ -1,0 +1,28 @@
+"""Names that version 0.1 used for what has another name now: its configurations, voices and flags are still read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from myxtts.errors import ConfigError
+
+REMOVED: dict[str, Any] = {"code_levels": 1}
+"""Settings that are gone, with the only value that can still be read."""
+
+
+def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
+    """A setting as it is called now; None for one that is gone and changes nothing."""
+    if name not in REMOVED:
+        return name, value
+    if value != REMOVED[name]:
+        raise ConfigError(
+            f"setting {name} is {value!r}, and this version reads {REMOVED[name]!r} only",
+            hint="speak it with version 0.1, or train the voice anew",
+        )
+    return None
+
+
+def settings_of(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of one section, under the names that they have now."""
+    return dict(found for name, value in saved.items() if (found := setting_of(name, value)) is not None)
