@@ -174,11 +174,11 @@ def measure(arguments: Any, scratch: Path) -> Report:
     others = Others()
     clips = SYNTHETIC_CLIPS // 5 if arguments.quick else SYNTHETIC_CLIPS
     source = arguments.corpus or make_corpus(scratch / "clips", ljspeech_lengths_s(clips))
-    facts: dict[str, Any] = {}
+    context: dict[str, Any] = {}
     rows = []
     for frontend in ("characters", "phonemes"):
-        facts[f"prepare, {frontend}"], prepared = bench_prepare(source, scratch, frontend)
-        rate = facts[f"prepare, {frontend}"]["clips_per_cpu_second"]
+        context[f"prepare, {frontend}"], prepared = bench_prepare(source, scratch, frontend)
+        rate = context[f"prepare, {frontend}"]["clips_per_cpu_second"]
         rows.append(Row(name=f"prepare, {frontend}", unit="clips per CPU-s", ours=[rate]))
     read = bench_reading(source, prepared, 1 if arguments.quick else arguments.rounds)
     common: dict[str, Any] = {"unit": "clips per CPU-s", "ours": read["ours"]}
@@ -187,11 +187,11 @@ def measure(arguments: Any, scratch: Path) -> Report:
         Row(name="reading, theirs with a mel", peer=read["librosa"], peer_name=mel, target=at_least(10), **common)
     )
     rows.append(Row(name="reading, both without a mel", peer=read["soundfile"], peer_name="soundfile", **common))
-    facts["padding share"] = {name: round(read[name], 4) for name in ("padding_share", "padding_share_worst_batch")}
+    context["padding share"] = {name: round(read[name], 4) for name in ("padding_share", "padding_share_worst_batch")}
     for count in INDEX_SIZES[: 1 if arguments.quick else None]:
-        facts[f"index of {count} clips"] = index = bench_index(scratch, count)
+        context[f"index of {count} clips"] = index = bench_index(scratch, count)
         rows.append(Row(name=f"open and plan {count:,} clips", unit="CPU-s", ours=[index["open_and_plan_cpu_seconds"]]))
-    return Report(name="data", rows=rows, others_cores=others.cores(), quick=arguments.quick, facts=facts)
+    return Report(name="data", rows=rows, others_cores=others.cores(), quick=arguments.quick, context=context)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def measure(arguments: argparse.Namespace, gpus: int, scratch: Path) -> Report:
     ]
     if gpus > 1:
         rows.append(Row(name="copy, GPU 0 to GPU 1", unit="GB/s", ours=[phases.link_gb_s]))
-    return Report(name="gpu", rows=rows, others_cores=others.cores(), quick=arguments.quick, facts={"GPUs": gpus})
+    return Report(name="gpu", rows=rows, others_cores=others.cores(), quick=arguments.quick, context={"GPUs": gpus})
 
 
 def one_window(training: Any, steps: int) -> Any:

@@ -72,8 +72,8 @@ def measure(rounds: int, *, quick: bool) -> Report:
     mine, their = (list(side) for side in zip(*pairs, strict=True))
     row = Row(name="mel", unit="clips per CPU-s", ours=mine, peer=their, peer_name="librosa", target=at_least(2.0))
     audio_s = sum(map(len, clips)) / SAMPLE_RATE
-    facts = {"audio seconds in a round": round(audio_s, 1), "clips": CLIPS}
-    return Report(name="mel", rows=[row], others_cores=others.cores(), quick=quick, facts=facts)
+    context = {"audio seconds in a round": round(audio_s, 1), "clips": CLIPS}
+    return Report(name="mel", rows=[row], others_cores=others.cores(), quick=quick, context=context)
 
 
 def main(argv: list[str]) -> int:

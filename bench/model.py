@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         rows=[row_of(what, rounds, arguments.size) for what in arguments.what],
         others_cores=others.cores(),
         quick=arguments.quick,
-        facts={f"peak memory, {what}": memory_of(what, rounds) for what in arguments.what},
+        context={f"peak memory, {what}": memory_of(what, rounds) for what in arguments.what},
     )
     return finish(report, arguments.json)
 

@@ -20,10 +20,10 @@ tf = import_tensorflow()  # first, as every command does: Keras would load sciki
 from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import Sampling
 from myxtts.models.conditioning import Conditioning
-from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, gpt_losses
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.speaker_encoder import SAMPLE_RATE, SpeakerEncoder
+from myxtts.synthesis.generation import Generator
 from myxtts.training.optim import AdamW
 from myxtts.training.recipes import StageRecipe
 
@@ -149,7 +149,7 @@ def big(config: ModelConfig, arguments: argparse.Namespace) -> dict[str, float]:
     rates = []
     for _ in range(2):
         start = time.process_time()
-        model.generator().generate(latents, text, [TEXT_TOKENS], min_codes=20, max_codes=20)
+        Generator(model.gpt).generate(latents, text, [TEXT_TOKENS], min_codes=20, max_codes=20)
         rates.append(20 / (time.process_time() - start))
     return {
         "parameters": sum(model.parameter_counts().values()),

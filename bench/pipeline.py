@@ -315,7 +315,7 @@ def main(argv: list[str]) -> int:
         rows=rows_of(rounds, telemetry_us),
         others_cores=statistics.mean(timing.others_cores for timings in rounds for timing in timings.values()),
         quick=arguments.quick,
-        facts={
+        context={
             "step ms": {name: round(statistics.median(r[name].step_ms for r in rounds), 1) for name in rounds[0]},
             "telemetry, CPU-us a batch": round(telemetry_us, 1),
             "rounds": [{name: asdict(timing) for name, timing in timings.items()} for timings in rounds],

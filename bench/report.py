@@ -1,4 +1,4 @@
-"""What a benchmark says: rows with medians, spread and targets; the machine's load; one JSON file.
+"""What a benchmark says: rows with medians, range and targets; the machine's load; one JSON file.
 
 A row compares ours with a peer in the same unit (its value is the median of the rounds' own ratios), or stands alone.
 On a machine where others worked too, everything is printed and stored, and no conclusion is drawn; nor is one from a
@@ -76,7 +76,7 @@ class Row:
         return statistics.median(self.values)
 
     @property
-    def spread(self) -> tuple[float, float]:
+    def range(self) -> tuple[float, float]:
         return min(self.values), max(self.values)
 
     @property
@@ -93,7 +93,7 @@ class Row:
             "peer_name": self.peer_name,
             "stored": self.stored,
             "value": self.value,
-            "spread": self.spread,
+            "range": self.range,
             "rounds": len(self.ours),
             "target": None if self.target is None else asdict(self.target),
             "met": self.met,
@@ -108,7 +108,7 @@ class Report:
     rows: list[Row]
     others_cores: float
     quick: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)
+    context: dict[str, Any] = field(default_factory=dict)
     """Figures beside the rows: shares, sizes, memory; lists are stored and not shown."""
     quiet_cores: float = QUIET_CORES
 
@@ -121,7 +121,7 @@ class Report:
         return [row.name for row in self.rows if row.met is False]
 
     @property
-    def judged(self) -> bool:
+    def conclusive(self) -> bool:
         """False where every target of the report is held against a stored figure."""
         return not self.open_rows or any(row.met is not None for row in self.rows)
 
@@ -131,7 +131,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        if not self.quiet or self.quick or not self.judged:
+        if not self.quiet or self.quick or not self.conclusive:
             return INCONCLUSIVE
         return MISSED if self.missed else MET
 
@@ -144,7 +144,7 @@ class Report:
         if not any(row.target for row in self.rows):
             return "No target here."
         waiting = f"Open until the peer is installed here (bench/peers.md): {', '.join(self.open_rows)}"
-        if not self.judged:
+        if not self.conclusive:
             return f"No conclusion. {waiting}"
         found = f"Missed: {', '.join(self.missed)}" if self.missed else "Every target met."
         return f"{found} {waiting}" if self.open_rows else found
@@ -154,7 +154,7 @@ class Report:
             "name": self.name,
             "time": time.strftime("%Y-%m-%d %H:%M:%S"),
             "rows": [row.to_json() for row in self.rows],
-            "facts": self.facts,
+            "context": self.context,
             "others_cores": round(self.others_cores, 3),
             "quiet": self.quiet,
             "quick": self.quick,
@@ -165,9 +165,9 @@ class Report:
 
 def table(made: Mapping[str, Any]) -> str:
     """Rows of a report's JSON as text."""
-    lines = [f"{'':34} {'ours':>10} {'peer':>10} {'ratio':>8} {'spread':>15} {'target':>9}"]
+    lines = [f"{'':34} {'ours':>10} {'peer':>10} {'ratio':>8} {'range':>15} {'target':>9}"]
     for row in made["rows"]:
-        low, high = row["spread"]
+        low, high = row["range"]
         compared = row["peer"] is not None
         target = row["target"]
         lines.append(
@@ -216,7 +216,7 @@ def finish(report: Report, json_path: Path) -> int:
     """Print and store the report; exit code 0 all targets met, 1 some missed, 75 no conclusion."""
     made = report.to_json()
     print(f"\n{table(made)}\n")
-    for name, value in report.facts.items():
+    for name, value in report.context.items():
         if not isinstance(value, list):
             print(f"{name}: {value}")
     print(f"others took {report.others_cores:.2f} cores meanwhile\n{report.conclusion}")

@@ -63,7 +63,7 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> Report:
         rows=rows_of(started, made),
         others_cores=others_cores,
         quick=arguments.quick,
-        facts={"clips in the linked shard": SHARD_CLIPS, "steps of a turn": STEPS},
+        context={"clips in the linked shard": SHARD_CLIPS, "steps of a turn": STEPS},
     )
 
 

@@ -242,7 +242,7 @@ FIELDS = {
     "batch_mb": "size of a processed batch",
     "gradient_mb": "size of the gradient: 4 bytes a parameter; 51 at small, 1764 at big",
     "link_gb_s": "bandwidth between devices",
-    "jitter": "spread of the batches' times, as a share",
+    "jitter": "range of the batches' times, as a share",
 }
 """What of `Phases` can be given, each by a flag of its name."""
 

@@ -51,7 +51,7 @@ def compare(arguments: argparse.Namespace) -> Report:
                 made[name].append(side.turn())
         others_cores = others.cores()
     return Report(
-        name="synth", rows=rows_of(made), others_cores=others_cores, quick=arguments.quick, facts=facts_of(made)
+        name="synth", rows=rows_of(made), others_cores=others_cores, quick=arguments.quick, context=context_of(made)
     )
 
 
@@ -83,16 +83,16 @@ def rows_of(made: dict[str, list[dict[str, Any]]]) -> list[Row]:
     ]
 
 
-def facts_of(made: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    facts: dict[str, Any] = {"spoken": f"{CODES} codes, {CODES * CODE_SECONDS:.1f} s, {text_tokens()} text tokens"}
+def context_of(made: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    context: dict[str, Any] = {"spoken": f"{CODES} codes, {CODES * CODE_SECONDS:.1f} s, {text_tokens()} text tokens"}
     generation = statistics.median(one["generation_cpu_s"] for one in made["ours"])
-    facts["ours, generation's share of text to wave"] = round(
+    context["ours, generation's share of text to wave"] = round(
         generation / statistics.median(one["speak_cpu_s"] for one in made["ours"]), 3
     )
     for one in made.get("coqui", [])[:1]:
         if "no_stream" in one:
-            facts["Coqui does not stream here"] = one["no_stream"]
-    return facts
+            context["Coqui does not stream here"] = one["no_stream"]
+    return context
 
 
 def text_tokens() -> int:
@@ -152,8 +152,8 @@ def ours_side(warm_ups: int) -> None:
     def turn(_order: str) -> dict[str, float]:
         synthesizer.forget_references()
         reference_cpu_s, voice = timed(lambda: synthesizer.latents(wave))
-        speak_cpu_s, _ = timed(lambda: synthesizer.speak(SENTENCE, reference=voice, guards=None))
-        first_cpu_s, _ = timed(lambda: next(synthesizer.stream(text, reference=voice, guards=None)))
+        speak_cpu_s, _ = timed(lambda: synthesizer.speak(SENTENCE, reference=voice, checks=None))
+        first_cpu_s, _ = timed(lambda: next(synthesizer.stream(text, reference=voice, checks=None)))
         return {
             "reference_cpu_s": reference_cpu_s,
             "speak_cpu_s": speak_cpu_s,

@@ -56,7 +56,7 @@ def read_results(folder: Path) -> dict[str, dict[str, Any]]:
 
 def markdown(results: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [
-        "| what | ours | peer | value | spread | target | | others' cores | command |",
+        "| what | ours | peer | value | range | target | | others' cores | command |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, wanted in SHOWN.items():
@@ -73,7 +73,7 @@ def markdown(results: Mapping[str, Mapping[str, Any]]) -> str:
 def line_of(row: Mapping[str, Any], result: Mapping[str, Any], command: str) -> str:
     peer = "" if row["peer"] is None else f"{row['peer']:.3g} ({row['peer_name']}{', stored' * row['stored']})"
     value = f"{row['value']:.3g}" + ("×" if row["peer"] is not None else "")
-    low, high = row["spread"]
+    low, high = row["range"]
     target = "" if row["target"] is None else f"{row['target']['relation']} {row['target']['limit']:g}"
     load = f"{result['others_cores']:.2f}" + ("" if result["quiet"] else " (loaded)") + " quick" * result["quick"]
     cells = [

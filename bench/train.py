@@ -65,7 +65,7 @@ def compare(arguments: argparse.Namespace, scratch: Path) -> Report:
         rows=rows_of(made),
         others_cores=others_cores,
         quick=arguments.quick,
-        facts=facts_of(made),
+        context=context_of(made),
     )
 
 
@@ -85,7 +85,7 @@ def rows_of(made: dict[str, list[dict[str, float]]]) -> list[Row]:
     return rows
 
 
-def facts_of(made: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+def context_of(made: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     def median(name: str, what: str) -> float:
         return round(statistics.median(one[what] for one in made[name]), 3)
 
@@ -214,7 +214,7 @@ def even_alignments(prepared: Any) -> Any:
     """Every token of a clip spoken equally long."""
     import numpy as np
 
-    from myxtts.training.alignment import Alignments, codes_of
+    from myxtts.data.alignments import Alignments, codes_of
 
     codes = codes_of(np.asarray(prepared.index.wave_samples, np.int64))
     texts = np.asarray(prepared.index.text_tokens, np.int64)

@@ -64,7 +64,7 @@ class SynthesisError(MyXTTSError):
 
 
 class JudgeError(MyXTTSError):
-    """A judge of an evaluation cannot judge."""
+    """A metric of an evaluation cannot be computed."""
 
 
 class OutputError(MyXTTSError):

@@ -20,7 +20,7 @@ def arguments(corpus: Path, run_dir: Path, *more: str) -> list[str]:
     return [
         *("train_main.py", "--train-data", str(corpus), "--run-dir", str(run_dir), "--model-size", "tiny"),
         *(*size_flags(), "--batch-size", "2", "--log-every", "1", "--cache-dir", str(corpus.parent / "cache")),
-        *("--listening-weight", "0"),
+        *("--ctc-loss-weight", "0"),
         *more,
     ]
 

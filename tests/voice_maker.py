@@ -36,7 +36,7 @@ def noise(seconds: float, seed: int) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(int(seconds * 22050)) * 4000).astype(np.int16)
 
 
-def make_voice(folder: Path, parts: list[str], **facts: object) -> Path:
+def make_voice(folder: Path, parts: list[str], **manifest: object) -> Path:
     """Random weights that never stop by themselves: what ends a text is us."""
     keras.utils.set_random_seed(0)
     tokenizer = train_tokenizer("phonemes", [("hello there", "en"), ("سلام", "fa")])
@@ -47,5 +47,5 @@ def make_voice(folder: Path, parts: list[str], **facts: object) -> Path:
         bias = built.gpt.audio_head.bias.numpy()
         bias[built.gpt.audio_stop] = -100.0
         built.gpt.audio_head.bias.assign(bias)
-    save_voice(folder, built, parts, XTTSConfig(model=model), tokenizer, {"longest_tokens": 60, **facts})
+    save_voice(folder, built, parts, XTTSConfig(model=model), tokenizer, {"longest_tokens": 60, **manifest})
     return folder

@@ -1,6 +1,6 @@
 """Audio files: one place that reads them to mono float samples and writes them whole.
 
-Reading refuses what cannot be used (missing, empty, not audio, not a number) with the reason; it does not judge
+Reading refuses what cannot be used (missing, empty, not audio, not a number) with the reason; it does not check
 loudness, length or silence, which are matters of the corpus.
 """
 

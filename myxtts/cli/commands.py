@@ -6,7 +6,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a voice from a folder of recordings",
     "prepare": "read a corpus once, check every clip, and write shards that training reads",
     "synth": "speak a text with a trained voice",
-    "evaluate": "judge a voice by outside ears: words understood, right speaker, naturalness",
+    "evaluate": "evaluate a voice: words understood, right speaker, naturalness",
     "demo": "from nothing to a voice that speaks, on this machine, in half an hour",
     "demo-corpus": "speak a small English and Persian corpus to try things on",
     "monitor": "watch a running or finished run from another terminal",

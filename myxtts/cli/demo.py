@@ -158,16 +158,27 @@ def _corpus(options: DemoOptions) -> Path:
 
 def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
     """What a user would type to train the same."""
-    # Two hours of espeak's even voices need nothing against learning by heart, no codec that listens and no judge: what
+    # Two hours of espeak's even voices need nothing against learning by heart, no CTC loss and no discriminator: what
     # learns from them lacks little of their detail.
     decoder_steps = str(min(DECODER_STEPS, options.max_steps))
     return [
         *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.home / "cache")),
         *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
         *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed)),
-        *("--listening-weight", "0", "--code-noise", "0", "--splice", "0", "--vary-speed", "0", "--samples", "1"),
+        *(
+            "--ctc-loss-weight",
+            "0",
+            "--token-corruption",
+            "0",
+            "--concatenation",
+            "0",
+            "--speed-perturbation",
+            "0",
+            "--samples",
+            "1",
+        ),
         *("--max-steps", str(options.max_steps), "--codec-steps", str(min(CODEC_STEPS, options.max_steps))),
-        *("--decoder-steps", decoder_steps, "--mel-only-steps", decoder_steps, "--learning-rate", LEARNING_RATE),
+        *("--decoder-steps", decoder_steps, "--discriminator-start", decoder_steps, "--learning-rate", LEARNING_RATE),
     ]
 
 
@@ -240,26 +251,26 @@ def is_finished(run: Path) -> bool:
 
 def can_speak(run: Path) -> bool:
     """Whether the run's voice has a GPT yet."""
-    from myxtts.synthesis.voice import VOICE_FOLDER, voice_facts
+    from myxtts.synthesis.voice import VOICE_FOLDER, voice_manifest
 
-    return "gpt" in voice_facts(run / VOICE_FOLDER).get("parts", [])
+    return "gpt" in voice_manifest(run / VOICE_FOLDER).get("parts", [])
 
 
 def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Path, Path]:
     from myxtts.cli.synth import open_synthesizer
-    from myxtts.evaluation.judges import add_phone_judge, find_judges
+    from myxtts.evaluation.metrics import add_phone_metric, find_metrics
 
-    print("3/3 Speaking sentences that it never saw, and letting outside ears judge them")
-    logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
+    print("3/3 Speaking sentences that it never saw, and letting outside models evaluate them")
+    logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(run)
-    judges = find_judges()
+    metrics = find_metrics()
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.run import SOUNDS, evaluate_into
 
     prepared = prepare(str(corpus), synthesizer.voice.config.data)
     if not options.quick:
-        add_phone_judge(judges, corpus, prepared, options.home / "cache", counted("phone recogniser learns, step"))
+        add_phone_metric(metrics, corpus, prepared, options.home / "cache", counted("phone recogniser learns, step"))
     items = [
         item
         for (language, kind), texts in held_out_texts().items()
@@ -268,7 +279,7 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
     items += held_out_items(prepared, max(1, options.sentences // 3), group="clips held out")
     about = {"voice": str(run), "data": str(corpus), "minutes": options.minutes, "seed": options.seed}
     result = evaluate_into(
-        run, "How the demo voice speaks", synthesizer, judges, items, about, progress=counted("judged")
+        run, "How the demo voice speaks", synthesizer, metrics, items, about, progress=counted("evaluated")
     )
     print(result.table)
     for line in result.notes:

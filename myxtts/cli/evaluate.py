@@ -1,4 +1,4 @@
-"""`myxtts evaluate RUN --data CORPUS`: speak held-out sentences and let outside judges score them."""
+"""`myxtts evaluate RUN --data CORPUS`: speak held-out sentences and let outside metrics score them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class EvaluateOptions:
     """Judge a voice: words understood, right speaker, naturalness, beside the codec's ceiling and the real clips.
 
-    The judges are an extra: pip install -c constraints.txt 'myxtts[eval]'. One that is missing is named and left out.
+    The metrics are an extra: pip install -c constraints.txt 'myxtts[eval]'. One that is missing is named and left out.
 
     Examples:
       myxtts evaluate runs/mine --data DIR
@@ -36,7 +36,7 @@ class EvaluateOptions:
     """
 
     voice: Annotated[Path, tyro.conf.Positional]
-    """A run folder or a voice folder; of a run that has learnt its codec only, that is judged."""
+    """A run folder or a voice folder; of a run that has learnt its codec only, that is evaluated."""
 
     data: Path
     """Corpus with the real clips; those that training held out are spoken. For a run with --val-data, that folder."""
@@ -65,8 +65,8 @@ class EvaluateOptions:
     seed: int = 0
     """The same seed speaks the same."""
 
-    guards: bool = True
-    """Notice loops, skips and runaway endings, as synth does; without them the bare model is judged."""
+    checks: bool = True
+    """Notice loops, skips and runaway endings, as synth does; without them the bare model is evaluated."""
 
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
@@ -83,22 +83,22 @@ def main(argv: list[str]) -> int:
     all_clips = refuse_early(options)
     texts = None if options.texts is None else texts_to_speak(options.texts, options.limit)
     setup_logging(logging.WARNING)
-    logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
-    # What is wrong with the corpus is said before TensorFlow and the judges are loaded.
+    logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
+    # What is wrong with the corpus is said before TensorFlow and the metrics are loaded.
     prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
-    synthesizer = open_judged(options.voice, options.simulate_gpus)
+    synthesizer = open_evaluated(options.voice, options.simulate_gpus)
     from myxtts.evaluation.items import held_out_items, text_items
-    from myxtts.evaluation.judges import add_phone_judge, find_judges, refuse_without_judges
+    from myxtts.evaluation.metrics import add_phone_metric, find_metrics, refuse_without_metrics
     from myxtts.evaluation.run import evaluate_into
-    from myxtts.models.guards import GuardConfig
+    from myxtts.synthesis.hallucinations import HallucinationChecks
 
-    judges = find_judges(options.asr)
+    metrics = find_metrics(options.asr)
     counts_phones = options.phones and (options.data / "phonemes.csv").is_file()
     if not counts_phones:
-        refuse_without_judges(judges)
+        refuse_without_metrics(metrics)
     if counts_phones:
         cache, learning = options.out or options.voice, counted("phone recogniser learns, step")
-        add_phone_judge(judges, options.data, prepared, cache, learning)
+        add_phone_metric(metrics, options.data, prepared, cache, learning)
     if texts is not None:
         items = text_items(prepared, texts, find_language(options.language).code)
     else:
@@ -107,12 +107,12 @@ def main(argv: list[str]) -> int:
         options.out or options.voice,
         _title(options.voice, synthesizer),
         synthesizer,
-        judges,
+        metrics,
         items,
         _about(options),
         seed=options.seed,
-        guards=GuardConfig() if options.guards else None,
-        progress=counted("judged"),
+        checks=HallucinationChecks() if options.checks else None,
+        progress=counted("evaluated"),
     )
     print(result.table)
     for line in result.notes:
@@ -126,7 +126,7 @@ def _title(voice: Path, synthesizer: Speaking) -> str:
     return f"How {name} speaks" if synthesizer.speak is not None else f"How the codec of {name} sounds"
 
 
-def open_judged(voice: Path, simulate_gpus: int) -> Speaking:
+def open_evaluated(voice: Path, simulate_gpus: int) -> Speaking:
     """The voice; its codec alone where its gpt has not learnt yet."""
     if not is_codec_alone(voice):
         return open_synthesizer(voice, simulate_gpus)
@@ -136,7 +136,7 @@ def open_judged(voice: Path, simulate_gpus: int) -> Speaking:
     from myxtts.evaluation.evaluate import CodecAlone
     from myxtts.synthesis.loaded_voice import load_codec
 
-    print(f"note: the gpt of {voice} has not learnt yet: its codec alone is judged", file=sys.stderr)
+    print(f"note: the gpt of {voice} has not learnt yet: its codec alone is evaluated", file=sys.stderr)
     with tf.device(device):
         return CodecAlone(load_codec(voice))
 
@@ -156,7 +156,7 @@ def _about(options: EvaluateOptions) -> dict[str, str | int | bool]:
         "voice": str(options.voice),
         "data": str(options.data),
         "seed": options.seed,
-        "guards": options.guards,
+        "checks": options.checks,
     }
 
 
@@ -164,13 +164,13 @@ def prepared_for(voice: Path, data: Path, *, held_out: bool) -> PreparedCorpus:
     """The corpus, prepared as the voice's was; refused where its held-out clips are asked for and were learnt."""
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import refuse_other_clips
-    from myxtts.synthesis.voice import LEARNT_FROM, find_voice, read_voice_config, voice_facts
+    from myxtts.synthesis.voice import LEARNT_FROM, find_voice, read_voice_config, voice_manifest
 
     folder = find_voice(voice)
     config = read_voice_config(folder).data
     prepared = prepare(data, config)
     if held_out:
-        learnt_from = voice_facts(folder).get(LEARNT_FROM, ())
+        learnt_from = voice_manifest(folder).get(LEARNT_FROM, ())
         refuse_other_clips(config, data, learnt_from=learnt_from, now=prepared.clip_list)
     return prepared
 
@@ -185,7 +185,7 @@ def texts_to_speak(path: Path, limit: int) -> list[str]:
 
 
 def refuse_early(options: EvaluateOptions) -> bool:
-    """What can be known to be wrong before TensorFlow and the judges are loaded; whether all clips are to be taken."""
+    """What can be known to be wrong before TensorFlow and the metrics are loaded; whether all clips are to be taken."""
     from myxtts.evaluation.items import holds_all_out
     from myxtts.synthesis.voice import find_voice, learnt_all_clips, read_voice_config
 
@@ -203,7 +203,7 @@ def refuse_early(options: EvaluateOptions) -> bool:
     if options.texts is not None and is_codec_alone(options.voice):
         raise SynthesisError(
             f"--texts cannot be spoken: the gpt of {options.voice} has not learnt yet",
-            hint="leave --texts out to judge its codec, or train its gpt stage first",
+            hint="leave --texts out to evaluate its codec, or train its gpt stage first",
         )
     if options.out is not None:
         with writing(options.out):

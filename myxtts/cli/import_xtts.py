@@ -59,11 +59,11 @@ def import_folder(source: Path, out: Path) -> None:
     config, weights = read_folder(source, text_start_token=tokenizer.start_id, text_stop_token=tokenizer.stop_id)
     count = sum(value.size for value in weights.values())
     print(f"{len(weights)} weights, {count / 1e6:.1f} M numbers, {tokenizer.size} text tokens")
-    facts = {"source": source.name, "sampling": sampling_of(source), "languages": list(tokenizer.languages)}
+    manifest = {"source": source.name, "sampling": sampling_of(source), "languages": list(tokenizer.languages)}
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         XTTSConfig(model=config).to_yaml(out / "config.yaml")
         tokenizer.save(out / "tokenizer.json")
         # Last, because its manifest marks the folder as whole.
-        path = save_arrays(out, weights, facts)
+        path = save_arrays(out, weights, manifest)
     print(f"Wrote {path} ({path.stat().st_size / 1e9:.2f} GB)")

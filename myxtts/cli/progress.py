@@ -26,7 +26,7 @@ class NowAndThen:
 
 
 def counted(what: str) -> Callable[[int, int], None]:
-    """A callback for `(done, total)`; `what` is the word before the numbers: "judged" gives "judged 3 of 40"."""
+    """A callback for `(done, total)`; `what` is the word before the numbers: "evaluated" gives "evaluated 3 of 40"."""
     terminal, lines = sys.stderr.isatty(), NowAndThen()
 
     def show(done: int, total: int) -> None:

@@ -72,7 +72,7 @@ class SynthOptions:
     """Write when each word is spoken: .json or .srt."""
 
     report: Path | None = None
-    """Write what the guards did and how long everything took, as JSON."""
+    """Write what the checks did and how long everything took, as JSON."""
 
     seed: int = 0
     """The same seed gives the same speech."""
@@ -97,7 +97,7 @@ class SynthOptions:
     guidance: float | None = None
     """Above 1 prefers codes that the words make likelier, at twice the time; 1 is off. By default as the voice says."""
 
-    guards: bool = True
+    checks: bool = True
     """Notice loops, skips and runaway endings, try again with another seed, and cut what stays wrong."""
 
     simulate_gpus: int = 0
@@ -117,7 +117,7 @@ def main(argv: list[str]) -> int:
     logging.captureWarnings(True)
     setup_logging(logging.WARNING)
     # The report says the same with the text beside it.
-    logging.getLogger("myxtts.models.guarded").setLevel(logging.ERROR)
+    logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
     synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
     return speak_all(synthesizer, options, texts)
 
@@ -261,25 +261,25 @@ def numbered(out: Path, number: int, count: int) -> Path:
 
 def speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
     """Speak and write every text; of several, one that cannot be spoken is named and does not stop the others."""
-    from myxtts.models.guards import GuardConfig
+    from myxtts.synthesis.hallucinations import HallucinationChecks
 
     latents = synthesizer.latents(list(options.reference) or None, speaker=options.speaker, language=options.language)
     if options.save_voice is not None:
         synthesizer.save_latents(options.save_voice, latents)
-    manner: dict[str, Any] = {
+    spoken_with: dict[str, Any] = {
         "reference": latents,
         "language": options.language,
         "seed": options.seed,
         "speed": options.speed,
-        "guards": GuardConfig() if options.guards else None,
+        "checks": HallucinationChecks() if options.checks else None,
         "sampling": replace(synthesizer.voice.sampling, **_given(options)),
     }
     if options.stream:
-        return _stream(synthesizer, options, texts[0], manner)
+        return _stream(synthesizer, options, texts[0], spoken_with)
     failed = 0
     for number, text in enumerate(texts, 1):
         try:
-            speech = synthesizer.speak(text, **manner)
+            speech = synthesizer.speak(text, **spoken_with)
         except SynthesisError as error:
             if len(texts) == 1:
                 raise
@@ -311,7 +311,7 @@ def _write_speech(options: SynthOptions, speech: Speech, number: int, count: int
     print(f"{path}: {speech.seconds:.1f} s of speech, {made} ({speech.report.decoder})")
 
 
-def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: dict[str, Any]) -> int:
+def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, spoken_with: dict[str, Any]) -> int:
     from myxtts.synthesis.speech import SpeechReport
     from myxtts.synthesis.streaming import write_pcm16
     from myxtts.synthesis.timings import WordTiming, write_timings
@@ -321,7 +321,7 @@ def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, manner: 
     words: list[WordTiming] = []
 
     def heard() -> Any:
-        for piece in synthesizer.stream(text, report, **manner):
+        for piece in synthesizer.stream(text, report, **spoken_with):
             words.extend(piece.words)
             yield piece
 

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     defaults = TrainOptions(settings=defaults_beneath(argv))
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
     _refuse_early(options.settings.data)
-    config = _settled(options.settings, fresh=options.fresh)
+    config = _resolved(options.settings, fresh=options.fresh)
     inventory = find_inventory(config.training.simulate_gpus)
     plan = plan_devices(DeviceRequest.from_config(config), inventory)
     precision = choose_precision(config.training.mixed_precision, plan, inventory)
@@ -99,12 +99,12 @@ def _refuse_early(data: DataConfig) -> None:
             raise DataError(f"{flag} {corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
 
 
-def _settled(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
+def _resolved(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
     if config.training.init_from is None:
         return config
-    from myxtts.training.initial_voice import settled
+    from myxtts.training.initial_voice import resolved_config
 
-    return settled(config, fresh=fresh, over_voice=True)
+    return resolved_config(config, fresh=fresh, over_voice=True)
 
 
 def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:

@@ -22,7 +22,7 @@ from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.plan_log import configuration_lines
 
-Part = Callable[[], Iterator[str]]
+Check = Callable[[], Iterator[str]]
 
 RULE = "=" * 60
 TRAINING_STEPS = 12
@@ -54,7 +54,7 @@ OPTIONS = ValidateOptions
 def main(argv: list[str]) -> int:
     options = parse_options(ValidateOptions, argv, command="validate")
     check = DualPipelineCheck(options)
-    parts: list[tuple[str, Part]] = [
+    parts: list[tuple[str, Check]] = [
         ("Checking prerequisites", check.prerequisites),
         ("Validating device placement", check.placement),
         ("Creating the model on the model GPU", check.model_creation),
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     return run_parts(parts)
 
 
-def run_parts(parts: Sequence[tuple[str, Part]]) -> int:
+def run_parts(parts: Sequence[tuple[str, Check]]) -> int:
     """Print what each part found, up to the first that fails; the exit code."""
     for number, (title, part) in enumerate(parts, start=1):
         print(f"\n{number}. {title}...", flush=True)
@@ -78,7 +78,7 @@ def run_parts(parts: Sequence[tuple[str, Part]]) -> int:
     return 0
 
 
-def _failure_of(part: Part) -> MyXTTSError | None:
+def _failure_of(part: Check) -> MyXTTSError | None:
     try:
         for line in part():
             print(f"   ok    {line}", flush=True)

@@ -13,22 +13,22 @@ from myxtts.config.suggest import unknown_name
 from myxtts.config.training import TrainingConfig
 from myxtts.errors import ConfigError
 
-__all__ = ["PARTS", "DataConfig", "ModelConfig", "TrainingConfig", "XTTSConfig", "part_of"]
+__all__ = ["SECTIONS", "DataConfig", "ModelConfig", "TrainingConfig", "XTTSConfig", "section_of"]
 
-PARTS: dict[str, type[DataConfig] | type[ModelConfig] | type[TrainingConfig]] = {
+SECTIONS: dict[str, type[DataConfig] | type[ModelConfig] | type[TrainingConfig]] = {
     "data": DataConfig,
     "model": ModelConfig,
     "training": TrainingConfig,
 }
 
 
-def part_of(name: str) -> str:
+def section_of(name: str) -> str:
     """The part that has this field; names are unique over all parts, so a field can be given flat."""
-    for part, cls in PARTS.items():
+    for part, cls in SECTIONS.items():
         if name in {item.name for item in dataclasses.fields(cls)}:
             return part
-    known = [item.name for cls in PARTS.values() for item in dataclasses.fields(cls)]
-    raise unknown_name("setting", name, [*PARTS, *known])
+    known = [item.name for cls in SECTIONS.values() for item in dataclasses.fields(cls)]
+    raise unknown_name("setting", name, [*SECTIONS, *known])
 
 
 @dataclass(frozen=True, init=False)
@@ -46,16 +46,16 @@ class XTTSConfig:
         training: TrainingConfig | None = None,
         **flat: Any,
     ) -> None:
-        given: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+        given: dict[str, dict[str, Any]] = {part: {} for part in SECTIONS}
         for name, value in flat.items():
-            given[part_of(name)][name] = value
+            given[section_of(name)][name] = value
         for part, whole in (("data", data), ("model", model), ("training", training)):
             if whole is not None and given[part]:
                 raise ConfigError(
                     f"{', '.join(given[part])} given both flat and inside {part}=",
                     hint=f"put all of {part}'s settings in one place",
                 )
-            object.__setattr__(self, part, whole if whole is not None else PARTS[part](**given[part]))
+            object.__setattr__(self, part, whole if whole is not None else SECTIONS[part](**given[part]))
         self.__post_init__()
 
     def __post_init__(self) -> None:

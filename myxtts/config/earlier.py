@@ -1,4 +1,5 @@
-"""Names that version 0.1 used for what has another name now: its configurations, voices and flags are still read."""
+"""Names that version 0.1 used for what has another name now: its settings, checkpoints, voices and flags are still
+read."""
 
 from __future__ import annotations
 
@@ -7,6 +8,15 @@ from typing import Any
 
 from myxtts.errors import ConfigError
 
+RENAMED = {
+    "code_noise": "token_corruption",
+    "listening_weight": "ctc_loss_weight",
+    "mel_only_steps": "discriminator_start",
+    "splice": "concatenation",
+    "vary_speed": "speed_perturbation",
+}
+"""Settings, and with dashes the flags, by the name that they had."""
+
 REMOVED: dict[str, Any] = {"code_levels": 1}
 """Settings that are gone, with the only value that can still be read."""
 
@@ -14,7 +24,7 @@ REMOVED: dict[str, Any] = {"code_levels": 1}
 def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
     """A setting as it is called now; None for one that is gone and changes nothing."""
     if name not in REMOVED:
-        return name, value
+        return RENAMED.get(name, name), value
     if value != REMOVED[name]:
         raise ConfigError(
             f"setting {name} is {value!r}, and this version reads {REMOVED[name]!r} only",
@@ -26,3 +36,8 @@ def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
 def settings_of(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of one section, under the names that they have now."""
     return dict(found for name, value in saved.items() if (found := setting_of(name, value)) is not None)
+
+
+def checkpoint_name(variable: str) -> str:
+    """The name of a checkpoint's variable as it is now."""
+    return variable.replace("model/judges/", "model/discriminators/", 1)

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import yaml
 
 from myxtts.config import earlier
-from myxtts.config.config import PARTS, XTTSConfig, part_of
+from myxtts.config.config import SECTIONS, XTTSConfig, section_of
 from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 from myxtts.files import replacing
@@ -84,7 +84,7 @@ def _flatten(content: dict[str, Any], path: Path) -> dict[str, Any]:
         for name, inner in _settings_of(str(key), value):
             if name in flat:
                 raise ConfigError(
-                    f"setting {name} stands twice in {path}: by itself and below {part_of(name)}:",
+                    f"setting {name} stands twice in {path}: by itself and below {section_of(name)}:",
                     hint="remove one of the two",
                 )
             flat[name] = _checked(name, inner)
@@ -93,11 +93,11 @@ def _flatten(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _settings_of(key: str, value: Any) -> list[tuple[str, Any]]:
     """One setting, or all of a part."""
-    if key not in PARTS:
+    if key not in SECTIONS:
         return list(earlier.settings_of({key: value}).items())
     if not isinstance(value, dict):
         raise ConfigError(f"setting {key!r} is {value!r}, must hold settings", hint=f"indent them below {key}:")
-    names = [item.name for item in dataclasses.fields(PARTS[key])]
+    names = [item.name for item in dataclasses.fields(SECTIONS[key])]
     settings = earlier.settings_of(value)
     for name in settings:
         if name not in names:
@@ -130,7 +130,7 @@ def to_yaml_text(content: dict[str, Any]) -> str:
 
 
 def _checked(name: str, value: Any) -> Any:
-    hint_type = get_type_hints(PARTS[part_of(name)])[name]
+    hint_type = get_type_hints(SECTIONS[section_of(name)])[name]
     if isinstance(value, list):
         value = tuple(value)
     if _accepts(hint_type, 0.5) and (type(value) is int or (type(value) is str and _EXPONENT.fullmatch(value))):

@@ -8,7 +8,7 @@ import inspect
 import textwrap
 from typing import Any
 
-from myxtts.config.config import PARTS
+from myxtts.config.config import SECTIONS
 from myxtts.config.presets import FROM_PRESET, MODEL_SIZES, OPTIMIZATION_LEVELS
 
 
@@ -40,7 +40,7 @@ def settings_page() -> str:
         "(`batch_size: 16`, alone or below its part), and a field of `XTTSConfig`. Flags win over YAML, YAML over",
         "presets, presets over defaults. This page is written by `python -m tools.write_settings`.",
     ]
-    for part, cls in PARTS.items():
+    for part, cls in SECTIONS.items():
         texts = field_help(cls)
         lines += ["", f"## {part}", "", f"{cls.__doc__}", "", "| flag | default | what |", "|---|---|---|"]
         for item in dataclasses.fields(cls):

@@ -16,10 +16,10 @@ VOICE_PARTS: tuple[VoicePart, ...] = get_args(VoicePart)
 """In the order in which a voice has them."""
 FROM_SCRATCH = {
     "alignment_weight": 0.5,
-    "code_noise": 0.1,
-    "splice": 0.7,
+    "token_corruption": 0.1,
+    "concatenation": 0.7,
     "text_dropout": 0.1,
-    "vary_speed": 0.08,
+    "speed_perturbation": 0.08,
 }
 """How a GPT learns that no voice brought, unless it is told otherwise; one that came from much speech does not learn
 by heart so soon."""
@@ -74,9 +74,9 @@ class TrainingConfig:
     decoder_steps: int | None = None
     """Most steps of stage decoder, whatever --max-steps says of the others."""
 
-    mel_only_steps: int | None = None
-    """Steps of stage decoder before its judges join; without it, HiFi-GAN's have the preset's recipe, the mel decoder's
-    a third of the stage. 0: from the start."""
+    discriminator_start: int | None = None
+    """Steps of stage decoder before its discriminators join; without it, HiFi-GAN's have the preset's recipe, the mel
+    decoder's a third of the stage. 0: from the start."""
 
     seed: int = 0
     """Decides the order of the data, the initial weights and every sampled number."""
@@ -91,10 +91,10 @@ class TrainingConfig:
     """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner.
     0.5 unless given; 0 for the GPT of an --init-from voice that was trained without."""
 
-    listening_weight: float = 4.0
+    ctc_loss_weight: float = 4.0
     """Share of the codec's loss for what an aligner hears in its speech and in the recording; 0 compares mels only."""
 
-    code_noise: float = field(default=FROM_PRESET)
+    token_corruption: float = field(default=FROM_PRESET)
     """Share of the codes that the GPT reads while learning that are others than the clip's, so that little speech is
     not learnt by heart. 0.1 unless given; 0 for the GPT of an --init-from voice."""
 
@@ -103,12 +103,12 @@ class TrainingConfig:
     said, which speaking is guided away from (synth --guidance). 0.1 unless given; 0 for the GPT of an --init-from
     voice."""
 
-    splice: float = field(default=FROM_PRESET)
+    concatenation: float = field(default=FROM_PRESET)
     """Share of the clips that the GPT learns with the end of another clip of the same speaker from some word on, so
     that little speech is not learnt by heart; it needs an aligner. 0.7 unless given; 0 for the GPT of an --init-from
     voice."""
 
-    vary_speed: float = field(default=FROM_PRESET)
+    speed_perturbation: float = field(default=FROM_PRESET)
     """Each time the GPT learns a clip its codes begin elsewhere, and it is up to this share faster or slower, its
     reference as well, less so with every step, so that little speech is not learnt by heart. 0.08 unless given; 0 for
     the GPT of an --init-from voice."""
@@ -170,7 +170,9 @@ class TrainingConfig:
             at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="leave it out for the recipe's")
         at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
         at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
-        at_least("--mel-only-steps", self.mel_only_steps, 0, hint="0 has the judges from the first step")
+        at_least(
+            "--discriminator-start", self.discriminator_start, 0, hint="0 has the discriminators from the first step"
+        )
         check_seed(self.seed)
         in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
         # What a voice was trained with is known only once it is read: see myxtts.training.initial_voice.
@@ -178,11 +180,11 @@ class TrainingConfig:
             if getattr(self, name) is FROM_PRESET:
                 object.__setattr__(self, name, value)
         in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
-        in_range("--listening-weight", self.listening_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
-        in_range("--splice", self.splice, 0.0, 1.0, hint="0.7 from scratch, 0 to leave it out")
+        in_range("--ctc-loss-weight", self.ctc_loss_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
+        in_range("--concatenation", self.concatenation, 0.0, 1.0, hint="0.7 from scratch, 0 to leave it out")
         in_range("--text-dropout", self.text_dropout, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
-        in_range("--code-noise", self.code_noise, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
-        in_range("--vary-speed", self.vary_speed, 0.0, 0.3, hint="0.08 from scratch, 0 to leave it out")
+        in_range("--token-corruption", self.token_corruption, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
+        in_range("--speed-perturbation", self.speed_perturbation, 0.0, 0.3, hint="0.08 from scratch, 0 to leave it out")
         at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")
         at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
         for flag, limit_mb in (

@@ -1,6 +1,6 @@
 """Turns one audio file into 16-bit mono samples at 22.05 kHz, or says why it cannot be learnt from.
 
-The header is judged before anything is decoded, so a file that claims to be a day long costs nothing.
+The header is checked before anything is decoded, so a file that claims to be a day long costs nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _WAV_DATA_SIZE = re.compile(r"^data\s*: (\d+) \(should be (\d+)\)", re.MULTILINE
 
 def load_clip(path: str, config: DataConfig) -> NDArray[np.int16]:
     """The clip as it goes into a shard; raises DataError with the reason for a refusal."""
-    claimed_seconds = _judge_header(path, config)
+    claimed_seconds = _check_header(path, config)
     samples = read_audio(path, SAMPLE_RATE)
     if len(samples) < (1 - _MISSING_SHARE) * claimed_seconds * SAMPLE_RATE - _TRIM_FRAME_SAMPLES:
         raise _refused(f"truncated: {len(samples) / SAMPLE_RATE:.2f} s of {claimed_seconds:.2f} s are there")
-    _judge_samples(samples)
+    _check_samples(samples)
     if config.trim_silence:
         samples = trim_silence(samples)
     seconds = len(samples) / SAMPLE_RATE
@@ -75,7 +75,7 @@ def normalise_loudness(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return louder
 
 
-def _judge_header(path: str, config: DataConfig) -> float:
+def _check_header(path: str, config: DataConfig) -> float:
     """Seconds of audio that the header claims; refuses what it rules out."""
     try:
         with Path(path).open("rb") as file:
@@ -101,7 +101,7 @@ def _judge_header(path: str, config: DataConfig) -> float:
     return seconds
 
 
-def _judge_samples(samples: NDArray[np.float32]) -> None:
+def _check_samples(samples: NDArray[np.float32]) -> None:
     loudness = np.abs(samples)
     peak = float(loudness.max(initial=0.0))
     if peak < _SILENT_PEAK:

@@ -18,7 +18,7 @@ from myxtts.data.shards import write_whole
 
 
 @dataclass(slots=True)
-class PartResult:
+class ShardResult:
     """What the finished corpus needs to know of a part."""
 
     size_bytes: int = 0
@@ -39,16 +39,16 @@ def part_path(folder: Path, part: int) -> Path:
     return folder / f"part-{part:05d}.json"
 
 
-def commit_part(folder: Path, part: int, result: PartResult) -> None:
+def commit_part(folder: Path, part: int, result: ShardResult) -> None:
     """Say that a part is done; its shard must be on the disk by now."""
     write_whole(part_path(folder, part), json.dumps(asdict(result)).encode())
 
 
-def read_part(folder: Path, part: int) -> PartResult | None:
+def read_part(folder: Path, part: int) -> ShardResult | None:
     """A finished part, or None where there is none: no commit, a damaged one, or a shard of another size."""
     try:
         raw: dict[str, Any] = json.loads(part_path(folder, part).read_bytes())
-        result = PartResult(**{**raw, "refusals": [Refusal(**refusal) for refusal in raw["refusals"]]})
+        result = ShardResult(**{**raw, "refusals": [Refusal(**refusal) for refusal in raw["refusals"]]})
         same = shard_path(folder, part).stat().st_size == result.size_bytes
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -20,7 +20,7 @@ from myxtts.text.normalise import normalise
 
 Kind = Literal["digits", "sentence", "words"]
 DEMO_LANGUAGES = ("en", "fa")
-# Sentences teach prosody, digits are short and easy to judge, loose words bring every sound of the language.
+# Sentences teach prosody, digits are short and easy to recognise, loose words bring every sound of the language.
 _KINDS: tuple[tuple[Kind, float], ...] = (("sentence", 0.5), ("digits", 0.25), ("words", 0.25))
 
 

@@ -25,9 +25,8 @@ import numpy as np
 
 from myxtts.config.checks import at_least
 from myxtts.config.data import DataConfig
-from myxtts.data.commits import PartResult, part_path, read_part, shard_path
+from myxtts.data.commits import ShardResult, part_path, read_part, shard_path
 from myxtts.data.corpora import CorpusListing, Refusal, list_corpus, storable
-from myxtts.data.part_pool import PartJob, run_parts
 from myxtts.data.prepared import (
     FORMAT_VERSION,
     MANIFEST,
@@ -40,6 +39,7 @@ from myxtts.data.prepared import (
     write_index,
 )
 from myxtts.data.report import build_report
+from myxtts.data.shard_pool import ShardJob, run_parts
 from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
 from myxtts.text.languages import CODES
@@ -144,7 +144,7 @@ class _Build:
         self._done = self._refused = 0
         entries = listing.entries
         size = min(_LARGEST_PART, max(_SMALLEST_PART, -(-len(entries) // _PARTS_WANTED)))
-        self._jobs = [PartJob(at // size, entries[at : at + size]) for at in range(0, len(entries), size)]
+        self._jobs = [ShardJob(at // size, entries[at : at + size]) for at in range(0, len(entries), size)]
 
     def run(self, tokenizer: Tokenizer | None, workers: int | None) -> None:
         self._start()
@@ -161,7 +161,7 @@ class _Build:
         workers = workers if workers is not None else len(os.sched_getaffinity(0))
         if workers <= 1 or len(waiting) <= 1:
             # Imported late: the decoders are not needed to find a valid cache.
-            from myxtts.data.parts import process_part
+            from myxtts.data.shard_jobs import process_part
 
             for job in waiting:
                 process_part(self._folder, job.part, job.entries, self._config, tokenizer, on_clip=self._on_clip)
@@ -228,7 +228,7 @@ class _Build:
         (self._folder / "begun.json").unlink()
         _remove_unfinished(self._folder)
 
-    def _write_index(self, results: list[PartResult], refusals: list[Refusal]) -> None:
+    def _write_index(self, results: list[ShardResult], refusals: list[Refusal]) -> None:
         speakers = [name for result in results for name in result.speakers]
         languages = [name for result in results for name in result.languages]
         speaker_ids = {name: number for number, name in enumerate(sorted(set(speakers)))}

@@ -33,8 +33,8 @@ def build_report(
         "format": listing.format,
         "clips": len(seconds),
         "hours": round(float(seconds.sum()) / 3600, 4),
-        "seconds_min_mean_max": [round(float(value), 2) for value in _spread(seconds)],
-        "tokens_min_mean_max": [round(float(value), 2) for value in _spread(np.asarray(text_tokens))],
+        "seconds_min_mean_max": [round(float(value), 2) for value in _min_mean_max(seconds)],
+        "tokens_min_mean_max": [round(float(value), 2) for value in _min_mean_max(np.asarray(text_tokens))],
         "speakers": dict(Counter(speakers).most_common()),
         "languages": dict(Counter(languages).most_common()),
         "length_histogram_seconds": {
@@ -73,7 +73,7 @@ def report_lines(report: dict[str, Any], refused_path: str) -> list[str]:
     return lines
 
 
-def _spread(values: NDArray[Any]) -> tuple[float, float, float]:
+def _min_mean_max(values: NDArray[Any]) -> tuple[float, float, float]:
     return (float(values.min()), float(values.mean()), float(values.max())) if len(values) else (0.0, 0.0, 0.0)
 
 

@@ -1,6 +1,6 @@
-"""Asking a judge, which is others' code: where it fails on a sound, that costs this score of this sound and no more.
+"""Asking a metric, which is others' code: where it fails on a sound, that costs this score of this sound and no more.
 
-A judge that fails on each of the first sounds would fail on all: that ends the evaluation, with its reason.
+A metric that fails on each of the first sounds would fail on all: that ends the evaluation, with its reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from myxtts.errors import JudgeError
 logger = logging.getLogger(__name__)
 
 FIRST_SOUNDS = 3
-"""A judge that has failed so often and never answered is broken."""
+"""A metric that has failed so often and never answered is broken."""
 
 
 class Judge(Protocol):
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Asking:
-    """Keeps count of each judge's answers and failures."""
+    """Keeps count of each metric's answers and failures."""
 
     def __init__(self) -> None:
         self.answers: Counter[str] = Counter()
@@ -38,30 +38,30 @@ class Asking:
 
 
 class Sound:
-    """One sound that all judges are asked about, and who of them failed."""
+    """One sound that all metrics are asked about, and who of them failed."""
 
     def __init__(self, asking: Asking, name: str) -> None:
         self._asking, self._name = asking, name
         self.errors: dict[str, str] = {}
 
-    def ask(self, judge: AnyJudge | None, question: Callable[[AnyJudge], Answer], *, without: str) -> Answer | None:
-        """The judge's answer; None where there is no judge or it failed. `without` is how to do without it."""
-        if judge is None:
+    def ask(self, metric: AnyJudge | None, question: Callable[[AnyJudge], Answer], *, without: str) -> Answer | None:
+        """The metric's answer; None where there is no metric or it failed. `without` is how to do without it."""
+        if metric is None:
             return None
         try:
-            answer = question(judge)
+            answer = question(metric)
         except Exception as error:
             reason = reason_of(error)
-            self.errors[judge.name] = reason
-            self._asking.failures[judge.name] += 1
-            if not self._asking.answers[judge.name] and self._asking.failures[judge.name] == FIRST_SOUNDS:
+            self.errors[metric.name] = reason
+            self._asking.failures[metric.name] += 1
+            if not self._asking.answers[metric.name] and self._asking.failures[metric.name] == FIRST_SOUNDS:
                 raise JudgeError(
-                    f"{judge.name} failed on each of the first {FIRST_SOUNDS} sounds, lastly {self._name}: {reason}",
+                    f"{metric.name} failed on each of the first {FIRST_SOUNDS} sounds, lastly {self._name}: {reason}",
                     hint=f"mend it, or evaluate without it: {without}",
                 ) from error
-            logger.warning("%s failed on %s: %s", judge.name, self._name, reason)
+            logger.warning("%s failed on %s: %s", metric.name, self._name, reason)
             return None
-        self._asking.answers[judge.name] += 1
+        self._asking.answers[metric.name] += 1
         return answer
 
 

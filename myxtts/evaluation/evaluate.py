@@ -1,6 +1,6 @@
-"""A voice judged: texts spoken beside the real clips and the codec's round trip, each heard by the same judges.
+"""A voice evaluated: texts spoken beside the real clips and the codec's round trip, each heard by the same metrics.
 
-`Evaluation` speaks and judges; `summarise` adds up. What failed is counted and named, never left out: silence is not
+`Evaluation` speaks and metrics; `summarise` adds up. What failed is counted and named, never left out: silence is not
 the right voice, and a score that not all utterances have says how many have it.
 """
 
@@ -20,12 +20,12 @@ from myxtts.audio.io import resampled, write_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import SynthesisError
 from myxtts.evaluation.asking import Asking
-from myxtts.evaluation.judges import (
+from myxtts.evaluation.metrics import (
     WITHOUT_NATURALNESS,
     WITHOUT_PHONES,
     WITHOUT_RECOGNISER,
     WITHOUT_SPEAKER,
-    Judges,
+    Metrics,
     Recogniser,
     SpeakerJudge,
 )
@@ -40,7 +40,7 @@ from myxtts.evaluation.scoring import (
     pooled,
     word_errors,
 )
-from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.speech import Speech
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One sound and what the judges say of it; None where a judge is missing or does not know the language."""
+    """One sound and what the metrics say of it; None where a metric is missing or does not know the language."""
 
     item: str
     system: str
@@ -89,9 +89,9 @@ class Row:
     length_ratio: float | None = None
     """Of the real clip's length."""
     failure: str | None = None
-    """Why nothing was spoken, or what the guards still found wrong."""
-    judge_errors: dict[str, str] = field(default_factory=dict)
-    """Judges that failed on this sound, by name, with their reasons."""
+    """Why nothing was spoken, or what the checks still found wrong."""
+    metric_errors: dict[str, str] = field(default_factory=dict)
+    """Metrics that failed on this sound, by name, with their reasons."""
     path: str | None = None
     group: str = ""
 
@@ -112,7 +112,7 @@ class Summary:
     naturalness: float | None
     length_ratio: float | None
     failures: int
-    judged: dict[str, int]
+    evaluated: dict[str, int]
     """How many utterances have a score, for those scores that some have and others not."""
 
 
@@ -120,7 +120,7 @@ class Speak(Protocol):
     """A text in the voice of a reference."""
 
     def __call__(
-        self, text: str, *, reference: Any, language: str, seed: int, guards: GuardConfig | None
+        self, text: str, *, reference: Any, language: str, seed: int, checks: HallucinationChecks | None
     ) -> Speech: ...
 
 
@@ -143,13 +143,19 @@ class CodecAlone:
 
 
 class Evaluation:
-    """Speaks items and judges every version of them."""
+    """Speaks items and metrics every version of them."""
 
     def __init__(
-        self, synthesizer: Speaking, judges: Judges, folder: Path, *, seed: int = 0, guards: GuardConfig | None
+        self,
+        synthesizer: Speaking,
+        metrics: Metrics,
+        folder: Path,
+        *,
+        seed: int = 0,
+        checks: HallucinationChecks | None,
     ) -> None:
-        self._synthesizer, self._judges, self._folder = synthesizer, judges, folder
-        self._manner: dict[str, Any] = {"seed": seed, "guards": guards}
+        self._synthesizer, self._metrics, self._folder = synthesizer, metrics, folder
+        self._options: dict[str, Any] = {"seed": seed, "checks": checks}
         self._asking = Asking()
         self._references: dict[str, dict[int, Vector]] = {}
 
@@ -168,18 +174,20 @@ class Evaluation:
             return
         if self._synthesizer.codec is not None:
             coded = self._synthesizer.codec.round_trip(item.real)
-            yield self._judged(item, CODEC, coded, SAMPLE_RATE, real_s)
-            yield self._judged(item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s)
-        yield self._judged(item, REAL, item.real, SAMPLE_RATE, real_s)
+            yield self._evaluated(item, CODEC, coded, SAMPLE_RATE, real_s)
+            yield self._evaluated(
+                item, VOCODER, self._synthesizer.codec.griffin_lim_only(item.real), SAMPLE_RATE, real_s
+            )
+        yield self._evaluated(item, REAL, item.real, SAMPLE_RATE, real_s)
 
     def _spoken(self, item: Item, real_s: float | None, speak: Speak) -> Row:
         try:
-            speech = speak(item.text, reference=[item.reference], language=item.language, **self._manner)
+            speech = speak(item.text, reference=[item.reference], language=item.language, **self._options)
         except SynthesisError as error:
             logger.warning("%s was not spoken: %s", item.id, error.problem)
             return self._silent(item, error.problem)
         faults = ", ".join(piece.fault for piece in speech.report.faults if piece.fault) or None
-        return self._judged(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
+        return self._evaluated(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
 
     def _silent(self, item: Item, failure: str) -> Row:
         """A text that was not spoken: all of it was missed, and in nobody's voice."""
@@ -198,25 +206,25 @@ class Evaluation:
             group=item.group,
         )
 
-    def _judged(
+    def _evaluated(
         self, item: Item, system: str, wave: Wave, rate: int, real_s: float | None, failure: str | None = None
     ) -> Row:
         name = f"{item.id}-{system.replace(' ', '-')}.wav".replace("/", "_")
         write_audio(self._folder / name, wave, rate)
-        judges, sound = self._judges, self._asking.about(f"{item.id} ({system})")
+        metrics, sound = self._metrics, self._asking.about(f"{item.id} ({system})")
         heard = sound.ask(
-            judges.recogniser if self._hears(item) else None,
-            lambda judge: _text(judge, wave, rate),
+            metrics.recogniser if self._hears(item) else None,
+            lambda metric: _text(metric, wave, rate),
             without=WITHOUT_RECOGNISER,
         )
         phones = sound.ask(
-            judges.phones if self._knows_phones(item) else None,
-            lambda judge: judge.hear([resampled(wave, rate, SAMPLE_RATE)])[0],
+            metrics.phones if self._knows_phones(item) else None,
+            lambda metric: metric.hear([resampled(wave, rate, SAMPLE_RATE)])[0],
             without=WITHOUT_PHONES,
         )
-        vector = sound.ask(judges.speaker, lambda judge: judge.embed(wave, rate), without=WITHOUT_SPEAKER)
+        vector = sound.ask(metrics.speaker, lambda metric: metric.embed(wave, rate), without=WITHOUT_SPEAKER)
         naturalness = sound.ask(
-            judges.naturalness, lambda judge: float(judge.score(wave, rate)), without=WITHOUT_NATURALNESS
+            metrics.naturalness, lambda metric: float(metric.score(wave, rate)), without=WITHOUT_NATURALNESS
         )
         similarity, other_similarity = (None, None) if vector is None else self._similarities(item, vector)
         return Row(
@@ -236,17 +244,17 @@ class Evaluation:
             seconds=len(wave) / rate,
             length_ratio=len(wave) / rate / real_s if real_s else None,
             failure=failure,
-            judge_errors=sound.errors,
+            metric_errors=sound.errors,
             path=name,
             group=item.group,
         )
 
     def _hears(self, item: Item) -> bool:
-        recogniser = self._judges.recogniser
+        recogniser = self._metrics.recogniser
         return recogniser is not None and item.language in recogniser.languages
 
     def _knows_phones(self, item: Item) -> bool:
-        return self._judges.phones is not None and item.language in self._judges.phones.languages
+        return self._metrics.phones is not None and item.language in self._metrics.phones.languages
 
     def _similarities(self, item: Item, heard: Vector) -> tuple[float | None, float | None]:
         """To the item's speaker, and to the most similar other one; None where nothing is left to compare with."""
@@ -267,7 +275,7 @@ class Evaluation:
         return voices
 
     def _reference_vectors(self, items: Sequence[Item]) -> dict[str, dict[int, Vector]]:
-        """For each speaker, its references as the judge hears them, by clip."""
+        """For each speaker, its references as the metric hears them, by clip."""
         vectors: dict[str, dict[int, Vector]] = {}
         tried: set[tuple[str, int]] = set()
         for item in items:
@@ -276,7 +284,7 @@ class Evaluation:
                 continue
             tried.add((item.speaker, clip))
             vector = self._asking.about(f"the reference of {item.id}").ask(
-                self._judges.speaker,
+                self._metrics.speaker,
                 partial(_embedded, wave=item.reference),
                 without=WITHOUT_SPEAKER,
             )
@@ -289,12 +297,12 @@ def _clip_key(wave: Wave) -> int:
     return hash(wave.tobytes())
 
 
-def _embedded(judge: SpeakerJudge, wave: Wave) -> Vector:
-    return judge.embed(wave, SAMPLE_RATE)
+def _embedded(metric: SpeakerJudge, wave: Wave) -> Vector:
+    return metric.embed(wave, SAMPLE_RATE)
 
 
-def _text(judge: Recogniser, wave: Wave, rate: int) -> str:
-    heard = judge.transcribe(wave, rate)
+def _text(metric: Recogniser, wave: Wave, rate: int) -> str:
+    heard = metric.transcribe(wave, rate)
     if not isinstance(heard, str):  # it may be one of the user's own
         raise TypeError(f"it answered {heard!r}, which is no text")
     return heard
@@ -325,30 +333,32 @@ def _summary(group: str, system: str, rows: Sequence[Row]) -> Summary:
         "naturalness": [row.naturalness for row in rows],
         "length_ratio": [row.length_ratio for row in rows],
     }
-    judged = {name: sum(count is not None for count in own) for name, own in counts.items()}
-    judged |= {name: len(known(own)) for name, own in values.items()}
+    evaluated = {name: sum(count is not None for count in own) for name, own in counts.items()}
+    evaluated |= {name: len(known(own)) for name, own in values.items()}
     return Summary(
         group=group,
         system=system,
         utterances=len(rows),
         failures=sum(row.failure is not None for row in rows),
-        judged={name: number for name, number in judged.items() if 0 < number < len(rows)},
+        evaluated={name: number for name, number in evaluated.items() if 0 < number < len(rows)},
         **{name: pooled(own) for name, own in counts.items()},
         **{name: mean(own) for name, own in values.items()},
     )
 
 
-def as_json(rows: Sequence[Row], summaries: Sequence[Summary], judges: Judges, about: dict[str, Any]) -> dict[str, Any]:
+def as_json(
+    rows: Sequence[Row], summaries: Sequence[Summary], metrics: Metrics, about: dict[str, Any]
+) -> dict[str, Any]:
     names = {
-        "recogniser": judges.recogniser.name if judges.recogniser else None,
-        "phones": judges.phones.name if judges.phones else None,
-        "speaker": judges.speaker.name if judges.speaker else None,
-        "naturalness": judges.naturalness.name if judges.naturalness else None,
+        "recogniser": metrics.recogniser.name if metrics.recogniser else None,
+        "phones": metrics.phones.name if metrics.phones else None,
+        "speaker": metrics.speaker.name if metrics.speaker else None,
+        "naturalness": metrics.naturalness.name if metrics.naturalness else None,
     }
     return {
         **about,
-        "judges": names,
-        "missing": judges.missing,
+        "metrics": names,
+        "missing": metrics.missing,
         "summary": [asdict(line) for line in summaries],
         "utterances": [asdict(row) for row in rows],
     }

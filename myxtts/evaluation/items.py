@@ -75,7 +75,7 @@ def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = Fa
         raise DataError(f"{prepared.path} holds no clip out", hint="evaluate with --all-clips, or on a larger corpus")
     references = _references(prepared, learnt if len(learnt) else chosen)
     items = []
-    for clip in _spread(chosen, limit):
+    for clip in _evenly(chosen, limit):
         record = prepared.read(int(clip))
         reference = _another(references.get(record.speaker, []), int(clip))
         items.append(
@@ -131,12 +131,12 @@ def _another(clips: Sequence[int], than: int) -> int | None:
     return next((clip for clip in clips if clip != than), None)
 
 
-def _spread(clips: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+def _evenly(clips: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """At most `limit`, from all over the corpus: its order may go by speaker."""
     if len(clips) <= limit:
         return clips
-    spread: NDArray[np.int64] = clips[np.linspace(0, len(clips) - 1, limit).round().astype(np.int64)]
-    return spread
+    chosen_evenly: NDArray[np.int64] = clips[np.linspace(0, len(clips) - 1, limit).round().astype(np.int64)]
+    return chosen_evenly
 
 
 def _float(wave: NDArray[np.int16]) -> Wave:

@@ -9,7 +9,7 @@ from itertools import compress
 from pathlib import Path
 
 from myxtts.evaluation.evaluate import SPEECH, SYSTEMS, Row, Summary
-from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.metrics import Metrics
 from myxtts.files import replacing
 from myxtts.monitoring.report import audio_player
 
@@ -36,16 +36,16 @@ def cells(line: Summary) -> tuple[str, ...]:
     return (
         f"{line.group}: {line.system}" if line.group else line.system,
         str(line.utterances),
-        *(f"{score} ({line.judged[name]})" if name in line.judged else score for name, score in scores.items()),
+        *(f"{score} ({line.evaluated[name]})" if name in line.evaluated else score for name, score in scores.items()),
         str(line.failures),
     )
 
 
 def table(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    """The heads and a row for each line, without the columns that nobody judged."""
+    """The heads and a row for each line, without the columns that nobody evaluated."""
     rows = [cells(line) for line in summaries]
-    judged = [any(row[column] != UNKNOWN for row in rows) for column in range(len(HEADS))]
-    return [tuple(compress(row, judged)) for row in (HEADS, *rows)]
+    evaluated = [any(row[column] != UNKNOWN for row in rows) for column in range(len(HEADS))]
+    return [tuple(compress(row, evaluated)) for row in (HEADS, *rows)]
 
 
 def text_table(summaries: Sequence[Summary]) -> str:
@@ -61,26 +61,26 @@ def text_table(summaries: Sequence[Summary]) -> str:
     )
 
 
-def notes(judges: Judges, rows: Sequence[Row], summaries: Sequence[Summary]) -> list[str]:
-    """Who judged what, who could not, and how to read the table."""
+def notes(metrics: Metrics, rows: Sequence[Row], summaries: Sequence[Summary]) -> list[str]:
+    """Who evaluated what, who could not, and how to read the table."""
     named = [
-        ("words and letters heard by", judges.recogniser),
-        ("similarity and right voice by", judges.speaker),
-        ("naturalness (1 to 5) by", judges.naturalness),
-        ("phones heard by", judges.phones),
+        ("words and letters heard by", metrics.recogniser),
+        ("similarity and right voice by", metrics.speaker),
+        ("naturalness (1 to 5) by", metrics.naturalness),
+        ("phones heard by", metrics.phones),
     ]
-    who = [f"{what} {judge.name}" for what, judge in named if judge is not None]
+    who = [f"{what} {metric.name}" for what, metric in named if metric is not None]
     brackets = ["in brackets: how many utterances have the score, where not all do"]
-    counted = brackets if any(line.judged for line in summaries) else []
-    return [*who, *judges.missing, *_judge_errors(rows), *counted]
+    counted = brackets if any(line.evaluated for line in summaries) else []
+    return [*who, *metrics.missing, *_metric_errors(rows), *counted]
 
 
-def _judge_errors(rows: Sequence[Row]) -> list[str]:
+def _metric_errors(rows: Sequence[Row]) -> list[str]:
     lines = []
-    for judge in dict.fromkeys(judge for row in rows for judge in row.judge_errors):
-        failed = [row for row in rows if judge in row.judge_errors]
-        first = f"{failed[0].item} ({failed[0].system}): {failed[0].judge_errors[judge]}"
-        lines.append(f"{judge} failed on {len(failed)} sound{'s' * (len(failed) > 1)}, first on {first}")
+    for metric in dict.fromkeys(metric for row in rows for metric in row.metric_errors):
+        failed = [row for row in rows if metric in row.metric_errors]
+        first = f"{failed[0].item} ({failed[0].system}): {failed[0].metric_errors[metric]}"
+        lines.append(f"{metric} failed on {len(failed)} sound{'s' * (len(failed) > 1)}, first on {first}")
     return lines
 
 
@@ -126,14 +126,14 @@ def _item(rows: Sequence[Row], sounds: Path) -> str:
 
 
 def _sound(row: Row, sounds: Path) -> str:
-    player = audio_player(sounds, row.path) if row.path else '<span class="soft">no sound</span>'
-    facts = [f"heard: {row.heard}" if row.heard is not None else "", f"{row.failure}" if row.failure else ""]
+    group = audio_player(sounds, row.path) if row.path else '<span class="soft">no sound</span>'
+    manifest = [f"heard: {row.heard}" if row.heard is not None else "", f"{row.failure}" if row.failure else ""]
     if row.similarity is not None and row.system == SPEECH:
-        facts.append(f"similarity {row.similarity:.2f}")
-    facts += [f"{judge} failed: {reason}" for judge, reason in row.judge_errors.items()]
-    note = escape(" · ".join(fact for fact in facts if fact))
+        manifest.append(f"similarity {row.similarity:.2f}")
+    manifest += [f"{metric} failed: {reason}" for metric, reason in row.metric_errors.items()]
+    note = escape(" · ".join(fact for fact in manifest if fact))
     system = f'<span class="soft">{escape(row.system)}</span>'
-    return f'<div class="sample">{system}<span dir="auto">{note}</span>{player}</div>'
+    return f'<div class="sample">{system}<span dir="auto">{note}</span>{group}</div>'
 
 
 def _percent(share: float | None) -> str:

@@ -1,6 +1,6 @@
 """Phone error: a recogniser that learnt real clips of a corpus tells which phones are heard in others.
 
-It is apart from the model that is judged: its own weights, its own seed, trained on recordings only, never on what a
+It is apart from the model that is evaluated: its own weights, its own seed, trained on recordings only, never on what a
 model said. Sounds are IPA letters; stress, length and other marks, spaces and punctuation are not compared. Clips that
 the prepared corpus holds out are never trained on, so the recogniser's own error on those is its floor.
 """

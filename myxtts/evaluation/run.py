@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.evaluation.evaluate import Evaluation, Item, Row, Speaking, Summary, as_json, summarise
-from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.metrics import Metrics
 from myxtts.evaluation.page import notes, text_table, write_page
 from myxtts.files import replacing, writing
-from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.hallucinations import HallucinationChecks
 
 SOUNDS = "evaluation"
 
@@ -32,39 +32,39 @@ def evaluate_into(
     folder: Path,
     title: str,
     synthesizer: Speaking,
-    judges: Judges,
+    metrics: Metrics,
     items: Sequence[Item],
     about: dict[str, Any],
     *,
     seed: int = 0,
-    guards: GuardConfig | None = GuardConfig(),  # noqa: B008 - frozen, so shared safely
+    checks: HallucinationChecks | None = HallucinationChecks(),  # noqa: B008 - frozen, so shared safely
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluated:
-    """Speak and judge all items and write the results into `folder`; `guards=None` judges the bare model.
+    """Speak and metric all items and write the results into `folder`; `checks=None` metrics the bare model.
 
-    Where it is ended early, by Ctrl-C or by an error, what was judged until then is written.
+    Where it is ended early, by Ctrl-C or by an error, what was evaluated until then is written.
     """
     sounds = folder / SOUNDS
     with writing(folder):
         sounds.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     try:
-        for row in Evaluation(synthesizer, judges, sounds, seed=seed, guards=guards).run(items, progress):
+        for row in Evaluation(synthesizer, metrics, sounds, seed=seed, checks=checks).run(items, progress):
             rows.append(row)  # one by one, so that those before an error are there
     except BaseException:
         if rows:
-            _write(folder, title, rows, judges, about, len(items))
+            _write(folder, title, rows, metrics, about, len(items))
         raise
-    return _write(folder, title, rows, judges, about, len(items))
+    return _write(folder, title, rows, metrics, about, len(items))
 
 
 def _write(
-    folder: Path, title: str, rows: Sequence[Row], judges: Judges, about: dict[str, Any], total: int
+    folder: Path, title: str, rows: Sequence[Row], metrics: Metrics, about: dict[str, Any], total: int
 ) -> Evaluated:
     summaries, done = summarise(rows), len({row.item for row in rows})
-    unfinished = [f"not finished: {done} of {total} texts were judged"] if done < total else []
-    said = [*unfinished, *notes(judges, rows, summaries)]
-    content = as_json(rows, summaries, judges, {**about, "texts": total, "texts_judged": done})
+    unfinished = [f"not finished: {done} of {total} texts were evaluated"] if done < total else []
+    said = [*unfinished, *notes(metrics, rows, summaries)]
+    content = as_json(rows, summaries, metrics, {**about, "texts": total, "texts_evaluated": done})
     target, page = folder / "evaluation.json", folder / "evaluation.html"
     with writing(folder):
         with replacing(target) as part:

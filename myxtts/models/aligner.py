@@ -18,7 +18,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from myxtts.audio.mel import N_MELS
-from myxtts.models.layers import LayerNorm, Linear, Part, float32_layers, length_mask, linear
+from myxtts.models.layers import LayerNorm, Linear, Module, float32_layers, length_mask, linear
 
 FRAMES_PER_STEP = 2
 """43 steps a second: at the codes' own 21.5, fast speech has more tokens than steps, and CTC no path."""
@@ -36,7 +36,7 @@ class Labelled(NamedTuple):
     """For every clip its labels in order."""
 
 
-class ContextBlock(Part):
+class ContextBlock(Module):
     """Norm, convolution over time, ReLU, residual."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:
@@ -48,7 +48,7 @@ class ContextBlock(Part):
         return x_BFD + tf.nn.relu(convolve(self.norm(x_BFD) * mask_BF1, self.mix, stride=1))
 
 
-class CTCNetwork(Part):
+class CTCNetwork(Module):
     """mel_BTM -> logits_BFK in float32, as TensorFlow's CTC loss is; frames beyond a clip's end change nothing."""
 
     def __init__(self, labels: int, *, width: int = 128, blocks: int = 4, **keras_options: Any) -> None:
@@ -85,7 +85,9 @@ def mean_frame(mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(mel_BTM * mask_BT1, 1, keepdims=True) / frames_B11
 
 
-def difference_heard(network: CTCNetwork, made_BTM: tf.Tensor, real_BTM: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
+def ctc_perceptual_loss(
+    network: CTCNetwork, made_BTM: tf.Tensor, real_BTM: tf.Tensor, lengths_B: tf.Tensor
+) -> tf.Tensor:
     """How much else the network hears in made speech than in the real one, as a share of what it hears in that.
 
     A mean over frames, so that parts of a batch add up. Early blocks are left out: they hear pitch and noise too.

@@ -18,7 +18,7 @@ from myxtts.models.layers import (
     MASKED,
     GroupNorm,
     Linear,
-    Part,
+    Module,
     RMSNorm,
     length_mask,
     merge_heads,
@@ -29,7 +29,7 @@ from myxtts.models.layers import (
 PERCEIVER_HEAD_WIDTH = 64
 
 
-class MelAttention(Part):
+class MelAttention(Module):
     """One block of the conditioning encoder: group norm, attention over all frames, residual."""
 
     def __init__(self, width: int, heads: int, **keras_options: Any) -> None:
@@ -46,7 +46,7 @@ class MelAttention(Part):
         return unit_BTD + self.out(merge_heads(attend(query, key, value, key_bias(mask_BT, x_BTD.dtype))))
 
 
-class PerceiverLayer(Part):
+class PerceiverLayer(Module):
     """Latents look at themselves and at the context, then a gated feed-forward layer."""
 
     def __init__(self, width: int, heads: int, **keras_options: Any) -> None:
@@ -69,7 +69,7 @@ class PerceiverLayer(Part):
         return latents_BLD + self.down(value_BLF * tf.nn.gelu(gate_BLF, approximate=False))
 
 
-class Conditioning(Part):
+class Conditioning(Module):
     """mel_BTM -> latents_BLD; frames beyond `mel_lengths_B` change nothing."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:

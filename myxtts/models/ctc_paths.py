@@ -76,7 +76,7 @@ def _walk_back(back_FS: NDArray[np.int8], last_S: NDArray[Any], labels: int) -> 
     return path_F
 
 
-def spread_blanks(path_F: NDArray[np.int64]) -> NDArray[np.int64]:
+def fill_blanks(path_F: NDArray[np.int64]) -> NDArray[np.int64]:
     """Every frame to the label that is nearest in time; of two as near, to the one that comes."""
     spoken = np.flatnonzero(path_F >= 0)
     if len(spoken) == 0:

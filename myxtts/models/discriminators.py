@@ -2,7 +2,7 @@
 
 The multi-period discriminator folds the wave so that every p-th sample stands in a column; the multi-resolution one
 looks at three short-time spectra (it does what HiFi-GAN's multi-scale one does without grouped convolutions, which a
-CPU cannot train outside XLA). Each judge returns a score and the features on the way to it. The losses are pure
+CPU cannot train outside XLA). Each discriminator returns a score and the features on the way to it. The losses are pure
 functions of those.
 
 Shapes: B clips, S samples, P period, C channels.
@@ -25,11 +25,11 @@ _SPECTRUM_WIDTH = 32
 # Kernel and stride over [time, frequency].
 _SPECTRUM_LAYERS = (((3, 9), (1, 1)), ((3, 9), (1, 2)), ((3, 9), (1, 2)), ((3, 9), (1, 2)), ((3, 3), (1, 1)))
 
-Judgement = tuple[tf.Tensor, list[tf.Tensor]]
-"""A judge's scores for a batch, and its features."""
+Discrimination = tuple[tf.Tensor, list[tf.Tensor]]
+"""A discriminator's scores for a batch, and its features."""
 
 
-class PeriodJudge(keras.layers.Layer):  # type: ignore[misc]
+class PeriodDiscriminator(keras.layers.Layer):  # type: ignore[misc]
     """Strided convolutions along the columns of the wave folded at one period."""
 
     def __init__(self, period: int, widths: tuple[int, ...], **keras_options: Any) -> None:
@@ -49,14 +49,14 @@ class PeriodJudge(keras.layers.Layer):  # type: ignore[misc]
         self.out.build((None, None, self.period, self.widths[-1]))
         self.built = True
 
-    def call(self, wave_BS: tf.Tensor) -> Judgement:
+    def call(self, wave_BS: tf.Tensor) -> Discrimination:
         missing = -tf.shape(wave_BS)[1] % self.period
         padded_BS = tf.pad(wave_BS, [[0, 0], [0, missing]], mode="REFLECT")
         x = tf.reshape(padded_BS, [tf.shape(wave_BS)[0], -1, self.period, 1])
-        return judgement(x, self.convs, self.out)
+        return discriminate(x, self.convs, self.out)
 
 
-class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
+class SpectrumDiscriminator(keras.layers.Layer):  # type: ignore[misc]
     """Convolutions over the magnitudes of one short-time Fourier transform, halving the frequencies three times."""
 
     def __init__(self, window_samples: int, width: int, **keras_options: Any) -> None:
@@ -77,36 +77,36 @@ class SpectrumJudge(keras.layers.Layer):  # type: ignore[misc]
             width_in = self.width
         self.built = True
 
-    def call(self, wave_BS: tf.Tensor) -> Judgement:
+    def call(self, wave_BS: tf.Tensor) -> Discrimination:
         hop_samples = self.window_samples // 4
         spectrum_BTF = tf.signal.stft(wave_BS, self.window_samples, hop_samples, pad_end=True)
         # Not tf.abs: its gradient is not a number where a spectrum is exactly silent.
         power_BTF = tf.math.real(spectrum_BTF) ** 2 + tf.math.imag(spectrum_BTF) ** 2
         magnitude_BTF = tf.sqrt(power_BTF + 1e-9)
-        return judgement(magnitude_BTF[..., None], self.convs, self.out)
+        return discriminate(magnitude_BTF[..., None], self.convs, self.out)
 
 
 class Discriminators(keras.layers.Layer):  # type: ignore[misc]
-    """Five period judges and three spectrum judges. `shrink` divides all widths, for small models and tests."""
+    """Five of periods and three of spectra. `shrink` divides all widths, for small models and tests."""
 
     def __init__(self, shrink: int = 1, **keras_options: Any) -> None:
         super().__init__(**{"name": "discriminators", "autocast": False, **keras_options})
         widths = tuple(max(width // shrink, 4) for width in _PERIOD_WIDTHS)
-        periods = [PeriodJudge(period, widths, name=f"period_{period}") for period in PERIODS]
+        periods = [PeriodDiscriminator(period, widths, name=f"period_{period}") for period in PERIODS]
         width = max(_SPECTRUM_WIDTH // shrink, 4)
-        spectra = [SpectrumJudge(window, width, name=f"spectrum_{window}") for window in WINDOWS_SAMPLES]
-        self.judges: list[PeriodJudge | SpectrumJudge] = [*periods, *spectra]
+        spectra = [SpectrumDiscriminator(window, width, name=f"spectrum_{window}") for window in WINDOWS_SAMPLES]
+        self.discriminators: list[PeriodDiscriminator | SpectrumDiscriminator] = [*periods, *spectra]
 
     def build(self, input_shape: Any = None) -> None:
-        for judge in self.judges:
-            judge.build()
+        for discriminator in self.discriminators:
+            discriminator.build()
         self.built = True
 
-    def call(self, wave_BS: tf.Tensor) -> list[Judgement]:
-        return [judge(wave_BS) for judge in self.judges]
+    def call(self, wave_BS: tf.Tensor) -> list[Discrimination]:
+        return [discriminator(wave_BS) for discriminator in self.discriminators]
 
 
-def judgement(x: tf.Tensor, convs: list[keras.layers.Layer], out: keras.layers.Layer) -> Judgement:
+def discriminate(x: tf.Tensor, convs: list[keras.layers.Layer], out: keras.layers.Layer) -> Discrimination:
     """What convolutions one after the other find, and the last one concludes."""
     features = []
     for conv in convs:
@@ -117,8 +117,8 @@ def judgement(x: tf.Tensor, convs: list[keras.layers.Layer], out: keras.layers.L
     return tf.reshape(scores, [tf.shape(scores)[0], -1]), features
 
 
-def discriminator_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tensor:
-    """Least squares: real towards 1, made towards 0, summed over the judges."""
+def discriminator_loss(real: list[Discrimination], made: list[Discrimination]) -> tf.Tensor:
+    """Least squares: real towards 1, made towards 0, summed over the discriminators."""
     losses = [
         tf.reduce_mean((1.0 - _f32(scores)) ** 2) + tf.reduce_mean(_f32(fakes) ** 2)
         for (scores, _), (fakes, _) in zip(real, made, strict=True)
@@ -126,13 +126,13 @@ def discriminator_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tenso
     return tf.add_n(losses)
 
 
-def adversarial_loss(made: list[Judgement]) -> tf.Tensor:
-    """What the decoder is told: made towards 1, summed over the judges."""
+def adversarial_loss(made: list[Discrimination]) -> tf.Tensor:
+    """What the decoder is told: made towards 1, summed over the discriminators."""
     return tf.add_n([tf.reduce_mean((1.0 - _f32(fakes)) ** 2) for fakes, _ in made])
 
 
-def feature_loss(real: list[Judgement], made: list[Judgement]) -> tf.Tensor:
-    """Mean distance of every layer's features, summed over layers and judges; the real ones are the target."""
+def feature_loss(real: list[Discrimination], made: list[Discrimination]) -> tf.Tensor:
+    """Mean distance of every layer's features, summed over layers and discriminators; the real ones are the target."""
     losses = [
         tf.reduce_mean(tf.abs(tf.stop_gradient(_f32(target)) - _f32(feature)))
         for (_, targets), (_, features) in zip(real, made, strict=True)

@@ -21,7 +21,7 @@ from myxtts.models.layers import (
     Embedding,
     LayerNorm,
     Linear,
-    Part,
+    Module,
     dropout,
     gelu_linear,
     length_mask,
@@ -54,7 +54,7 @@ class BlockOutput(NamedTuple):
     value_BHSd: tf.Tensor
 
 
-class Block(Part):
+class Block(Module):
     """One GPT-2 block: attention and feed-forward, each with a norm before and a residual around."""
 
     def __init__(self, width: int, heads: int, layers: int, rate: float, **keras_options: Any) -> None:
@@ -83,7 +83,7 @@ class Block(Part):
         return BlockOutput(x_BSD, query, key, value)
 
 
-class GPT(Part):
+class GPT(Module):
     """Next text token and next audio code from everything before them, in the reference's voice."""
 
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:

@@ -31,7 +31,7 @@ def float32_layers() -> Iterator[None]:
         keras.config.set_dtype_policy(policy)
 
 
-class Part(keras.layers.Layer):  # type: ignore[misc]
+class Module(keras.layers.Layer):  # type: ignore[misc]
     """A layer that declares its weights and makes them, and those of the parts in it, in `build()`.
 
     Build the outermost part under the device scope that its weights should live under.
@@ -54,11 +54,11 @@ class Part(keras.layers.Layer):  # type: ignore[misc]
             part.build()
         self.built = True
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Module]:
         """The parts that this one is made of, in the order in which they were set."""
         values = [value if isinstance(value, list) else [value] for value in vars(self).values()]
         # Keras holds its own list of the same layers among the attributes.
-        return list({id(item): item for group in values for item in group if isinstance(item, Part)}.values())
+        return list({id(item): item for group in values for item in group if isinstance(item, Module)}.values())
 
     def declared_parameters(self) -> int:
         """How many numbers the weights hold, known before they exist."""
@@ -79,7 +79,7 @@ def normal(std: float) -> keras.initializers.Initializer:
     return keras.initializers.RandomNormal(stddev=std)
 
 
-class Linear(Part):
+class Linear(Module):
     """x @ kernel + bias over the last axis."""
 
     def __init__(
@@ -145,7 +145,7 @@ def _padded_kernel_gradient(x_ND: tf.Tensor, d_y_NE: tf.Tensor) -> tf.Tensor:
     return tf.matmul(*padded, transpose_a=True)[: x_ND.shape[1], : d_y_NE.shape[1]]
 
 
-class Embedding(Part):
+class Embedding(Module):
     def __init__(self, rows: int, width: int, *, std: float = 0.02, **keras_options: Any) -> None:
         super().__init__(**keras_options)
         self.declare("table", (rows, width), normal(std))
@@ -163,7 +163,7 @@ def in_float32(normalise: Callable[..., tf.Tensor], x: tf.Tensor, *weights: tf.T
     return tf.cast(normalise(*(tf.cast(value, tf.float32) for value in (x, *weights))), x.dtype)
 
 
-class LayerNorm(Part):
+class LayerNorm(Module):
     def __init__(self, width: int, *, epsilon: float = 1e-5, **keras_options: Any) -> None:
         super().__init__(**keras_options)
         self.epsilon = epsilon
@@ -207,7 +207,7 @@ def _unit(x: tf.Tensor, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
     return centred * inverse, inverse
 
 
-class GroupNorm(Part):
+class GroupNorm(Module):
     """Normalise groups of channels over channels and time; frames beyond a clip's length do not count."""
 
     def __init__(self, width: int, *, epsilon: float = 1e-5, **keras_options: Any) -> None:
@@ -269,7 +269,7 @@ def group_count(width: int) -> int:
     return math.gcd(width, groups)
 
 
-class RMSNorm(Part):
+class RMSNorm(Module):
     """x scaled to the length sqrt(width), times gamma."""
 
     def __init__(self, width: int, **keras_options: Any) -> None:

@@ -14,7 +14,6 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
-from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, AlignmentHeads, GPTOutput
 from myxtts.models.hifigan import HiFiGAN
 from myxtts.models.mel_decoder import MelDecoder
@@ -40,7 +39,6 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
         for name in self.parts:
             getattr(self, name).build()
         self.built = True
-        self._generators: dict[tuple[tuple[int, int], ...], Generator] = {}
 
     def call(
         self,
@@ -66,13 +64,6 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
             alignment_heads=alignment_heads,
         )
         return output
-
-    def generator(self, alignment_heads: AlignmentHeads = ()) -> Generator:
-        """The compiled generation loop, made once for each choice of heads."""
-        heads = tuple((int(layer), int(head)) for layer, head in alignment_heads)
-        if heads not in self._generators:
-            self._generators[heads] = Generator(self.gpt, alignment_heads=heads)
-        return self._generators[heads]
 
     def parameter_counts(self) -> dict[str, int]:
         """Trainable and other weights of each part."""

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from myxtts.monitoring.events import Event, EventLog, read_events
 from myxtts.monitoring.run_state import RunState
-from myxtts.monitoring.verdict import judge
+from myxtts.monitoring.verdict import diagnose
 from myxtts.monitoring.words import number, percent
 
 PLAIN_EVERY_S = 10.0
@@ -144,12 +144,12 @@ def render(state: RunState, width: int) -> RenderableType:
 
 
 def snapshot_lines(state: RunState) -> list[str]:
-    """The same facts as the panel, as plain lines."""
+    """The same manifest as the panel, as plain lines."""
     lines = [f"{_title(state)}: {_headline(state)}"]
     if state.task is not None and state.ended is None:
         lines.append(state.task)
     if state.window is not None:
-        lines.append(str(judge(state.window)))
+        lines.append(str(diagnose(state.window)))
     for name, memory in state.memory.items():
         lines.append(f"memory of {memory.get('device') or name}: {_memory_words(memory)}")
     if state.checkpoint is not None:
@@ -207,8 +207,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
     size = max(1, -(-len(values) // width))
     means = [sum(values[i : i + size]) / len(values[i : i + size]) for i in range(0, len(values), size)]
     low, high = min(means), max(means)
-    spread = high - low or 1.0
-    return "".join(SPARKS[round((mean - low) / spread * (len(SPARKS) - 1))] for mean in means)
+    height = high - low or 1.0
+    return "".join(SPARKS[round((mean - low) / height * (len(SPARKS) - 1))] for mean in means)
 
 
 def _title(state: RunState) -> str:
@@ -314,7 +314,7 @@ def _words(state: RunState) -> list[RenderableType]:
     if state.task is not None and state.ended is None:
         parts.append(Text(state.task, style="cyan"))
     elif state.window is not None and state.ended is None:
-        verdict = judge(state.window)
+        verdict = diagnose(state.window)
         parts.append(Text(str(verdict), style="green" if verdict.level == "good" else "yellow"))
     for warning in state.warnings[-2:]:
         age_s = (state.last_at or 0.0) - warning["time"]

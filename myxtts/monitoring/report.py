@@ -18,7 +18,7 @@ from myxtts.monitoring.charts import Point, Series, line_chart, range_behind_sta
 from myxtts.monitoring.events import Event, read_events
 from myxtts.monitoring.figures import WindowFigures, average
 from myxtts.monitoring.run_state import RunState, StageHistory
-from myxtts.monitoring.verdict import judge_stage
+from myxtts.monitoring.verdict import diagnose_stage
 from myxtts.monitoring.words import number, percent
 
 MOST_SAMPLES = 12
@@ -112,7 +112,7 @@ def _verdicts(state: RunState) -> str:
         mean = average(windows)
         cards += [
             f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {escape(str(verdict))}.</p></div>'
-            for verdict in judge_stage(windows)
+            for verdict in diagnose_stage(windows)
         ]
         rows.append(_phase_row(stage, mean))
     if not cards:
@@ -222,9 +222,9 @@ def _samples_section(state: RunState, run_dir: Path) -> str:
 
 def _sample(event: Event, run_dir: Path) -> str:
     where = f"{event['stage']} step {event['step']:,}"
-    player = audio_player(run_dir, str(event["path"]))
+    group = audio_player(run_dir, str(event["path"]))
     text = escape(str(event.get("text") or ""))
-    return f'<div class="sample"><span class="soft">{escape(where)}</span><span dir="auto">{text}</span>{player}</div>'
+    return f'<div class="sample"><span class="soft">{escape(where)}</span><span dir="auto">{text}</span>{group}</div>'
 
 
 def audio_player(run_dir: Path, name: str) -> str:

@@ -26,7 +26,7 @@ FULL_BUFFER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One judgement: how serious, what is the case, and what to do (empty where all is well)."""
+    """One diagnosis: how serious, what is the case, and what to do (empty where all is well)."""
 
     level: Literal["good", "warning"]
     problem: str
@@ -36,7 +36,7 @@ class Verdict:
         return f"{self.problem}: {self.advice}" if self.advice else self.problem
 
 
-def judge(figures: WindowFigures) -> Verdict:
+def diagnose(figures: WindowFigures) -> Verdict:
     """The one thing about a window that matters most."""
     busy = f"model device {percent(figures.model_busy)} busy"
     if figures.steps == 0:
@@ -61,14 +61,14 @@ def judge(figures: WindowFigures) -> Verdict:
     return Verdict("good", f"{busy}, data device {percent(figures.data_busy)}; training does not wait for data", "")
 
 
-def judge_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
+def diagnose_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
     """A stage as a whole, and, where that hides it, the part of it in which the model device starved."""
-    whole = judge(average(windows))
+    whole = diagnose(average(windows))
     starving = [window for window in windows if window.stall_share > STARVING_STALL]
     share = sum(window.seconds for window in starving) / sum(window.seconds for window in windows)
     if whole.level == "warning" or share < STARVING_PART:
         return [whole]
-    part = judge(average(starving))
+    part = diagnose(average(starving))
     return [whole, Verdict("warning", f"in {percent(share)} of the time: {part.problem}", part.advice)]
 
 

@@ -50,10 +50,10 @@ class LeakReport:
 
 def detect_memory_leak(samples: Sequence[tuple[int, float]]) -> LeakReport:
     """Judge `(step, MB)` samples in the order of their steps. Too few samples are no leak, with confidence 0."""
-    settled = samples[math.ceil(len(samples) * WARMUP_SHARE) :]
-    if len(settled) < MIN_SAMPLES:
+    after_warmup = samples[math.ceil(len(samples) * WARMUP_SHARE) :]
+    if len(after_warmup) < MIN_SAMPLES:
         return LeakReport(leaking=False, rate_mb_per_1000_steps=0.0, confidence=0.0)
-    floors = _block_minima(settled)
+    floors = _block_minima(after_warmup)
     rate = _median_slope(floors)
     confidence = _kendall_confidence([memory for _, memory in floors])
     leaking = rate >= MIN_RATE_MB_PER_1000_STEPS / 1000 and confidence >= MIN_CONFIDENCE and _steady(floors, rate)

@@ -13,12 +13,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.detail import Detail
 from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSpectrogram
+from myxtts.audio.postfilter import Postfilter
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.models.dvae import DVAE
-from myxtts.models.guarded import Spoken
 from myxtts.models.hifigan import (
     HOP_SAMPLES,
     OUTPUT_SAMPLE_RATE,
@@ -28,6 +27,7 @@ from myxtts.models.hifigan import (
     to_output_rate,
 )
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.synthesis.hallucinations import Spoken
 
 Wave = NDArray[np.float32]
 
@@ -97,21 +97,21 @@ class CodecDecoder:
 
     def __init__(self, dvae: DVAE, gains: Sequence[float] | None = None) -> None:
         self._dvae = dvae
-        self.give_back(gains)
+        self.set_postfilter(gains)
         self._mel = MelSpectrogram()
         self._griffin_lim = GriffinLim()
         self._decode = tf.function(lambda codes: dvae.decode(codes), reduce_retracing=True, autograph=False)
         self._encode = tf.function(self._codes_of, reduce_retracing=True, autograph=False)
 
-    def give_back(self, gains: Sequence[float] | None) -> None:
+    def set_postfilter(self, gains: Sequence[float] | None) -> None:
         """The detail that the DVAE smooths away, from now on; its weights may have changed."""
-        self._detail = Detail.of(self._dvae, gains)
+        self._postfilter = Postfilter.of(self._dvae, gains)
 
     def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
         return self.wave_of(stretched(self._mel_of(spoken.codes_N), speed))
 
     def _mel_of(self, codes_N: NDArray[np.int32]) -> NDArray[np.float32]:
-        return self._detail.given_back(self._decode(tf.constant(codes_N[None]))[0].numpy())
+        return self._postfilter.apply(self._decode(tf.constant(codes_N[None]))[0].numpy())
 
     def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
         return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
@@ -139,7 +139,7 @@ class TrainedMelDecoder:
     def __init__(self, mel_decoder: MelDecoder, dvae: DVAE, gains: Sequence[float] | None = None) -> None:
         self._griffin_lim = GriffinLim()
         self._mel_decoder = mel_decoder
-        self.give_back(gains)
+        self.set_postfilter(gains)
         ids_1N = tf.TensorSpec([1, None], tf.int32)
         shapes = [ids_1N, tf.TensorSpec([1, None, mel_decoder.latent_width]), ids_1N, ids_1N]
 
@@ -150,9 +150,9 @@ class TrainedMelDecoder:
         self._with_text = tf.function(run, input_signature=shapes, autograph=False)
         self._without = tf.function(run, input_signature=shapes[:2], autograph=False)
 
-    def give_back(self, gains: Sequence[float] | None) -> None:
+    def set_postfilter(self, gains: Sequence[float] | None) -> None:
         """The detail that the mel decoder smooths away, from now on; its weights may have changed."""
-        self._detail = Detail.of(self._mel_decoder, gains)
+        self._postfilter = Postfilter.of(self._mel_decoder, gains)
 
     def decode(self, spoken: Spoken, tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
         made = [tf.constant(spoken.codes_N[None]), tf.constant(spoken.latents_ND[None])]
@@ -161,7 +161,7 @@ class TrainedMelDecoder:
             mel_1TM = self._with_text(*made, *text)
         else:
             mel_1TM = self._without(*made)
-        mel_TM = stretched(self._detail.given_back(mel_1TM[0].numpy()), speed)
+        mel_TM = stretched(self._postfilter.apply(mel_1TM[0].numpy()), speed)
         return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
 
 

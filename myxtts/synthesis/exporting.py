@@ -54,8 +54,8 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
         tokenizer.save(out / TOKENIZER_FILE)
         if (folder / SPEAKERS_FILE).is_file():
             shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
-        facts = {"parts": voice_parts(manifest), LEARNT_ALL_CLIPS: learnt_all_clips(folder)}
-        path = save_arrays(out, stored, manifest["metadata"] | facts)
+        known = {"parts": voice_parts(manifest), LEARNT_ALL_CLIPS: learnt_all_clips(folder)}
+        path = save_arrays(out, stored, manifest["metadata"] | known)
         # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
         path.chmod((out / CONFIG_FILE).stat().st_mode)
     _check(out, stored)

@@ -14,14 +14,14 @@ from myxtts.models.weights import read_manifest
 from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.references import XTTS_REFERENCE_SECONDS, Speaker, load_speakers
 from myxtts.synthesis.voice import (
-    DETAIL,
+    POSTFILTER,
     build_parts,
     find_voice,
     load_parts,
     missing_to_speak,
     read_voice_config,
     read_voice_tokenizer,
-    voice_facts,
+    voice_manifest,
     voice_parts,
 )
 from myxtts.text.tokenizer import Tokenizer
@@ -50,8 +50,8 @@ class Voice:
     alignment_heads: tuple[tuple[int, int], ...] = ()
     guided: bool = False
     """Whether it learnt to speak without a text too, and can be guided away from that."""
-    detail: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """For the parts that make mels, the gains that give back what they smooth away (`myxtts.audio.detail`)."""
+    postfilter: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """For the parts that make mels, the gains that give back what they smooth away (`myxtts.audio.postfilter`)."""
     published_sampling: Sampling | None = None
     """How an imported voice's makers let it draw codes."""
 
@@ -65,8 +65,8 @@ class Voice:
 def load_voice(path: str | Path) -> Voice:
     """Read a run's voice or a voice folder, onto the device under whose scope this is called."""
     folder = find_voice(path)
-    manifest = read_manifest(folder)
-    names, facts = voice_parts(manifest), manifest["metadata"]
+    stored = read_manifest(folder)
+    names, manifest = voice_parts(stored), stored["metadata"]
     if missing := missing_to_speak(names):
         raise SynthesisError(
             f"the voice in {folder} cannot speak yet: it has {', '.join(names)} and no {missing[0]}",
@@ -76,12 +76,12 @@ def load_voice(path: str | Path) -> Voice:
     parts = build_parts(config.model, names)
     load_parts(folder, parts)
     return voice_with(
-        facts,
+        manifest,
         parts=parts,
         names=tuple(names),
         config=config,
         tokenizer=read_voice_tokenizer(folder),
-        digest=manifest["sha256"],
+        digest=stored["sha256"],
         speakers=load_speakers(folder),
     )
 
@@ -91,20 +91,20 @@ def load_codec(path: str | Path) -> CodecDecoder:
     folder = find_voice(path)
     parts = build_parts(read_voice_config(folder).model, voice_parts(read_manifest(folder)))
     load_parts(folder, parts)
-    return CodecDecoder(parts.dvae, voice_facts(folder).get(DETAIL, {}).get("dvae"))
+    return CodecDecoder(parts.dvae, voice_manifest(folder).get(POSTFILTER, {}).get("dvae"))
 
 
-def voice_with(facts: Mapping[str, Any], *, config: XTTSConfig, **given: Any) -> Voice:
-    """A voice of which the facts of its manifest are true; `given` is what else `Voice` wants."""
-    longest = facts.get("longest_tokens", PIECE_TOKENS)
+def voice_with(manifest: Mapping[str, Any], *, config: XTTSConfig, **given: Any) -> Voice:
+    """A voice with what its manifest says; `given` is what else `Voice` wants."""
+    longest = manifest.get("longest_tokens", PIECE_TOKENS)
     return Voice(
         config=config,
         **given,
-        languages=tuple(facts.get("languages", ())),
+        languages=tuple(manifest.get("languages", ())),
         longest_tokens=max(1, min(longest, config.model.max_text_tokens)),
-        reference_seconds=facts.get("reference_seconds", XTTS_REFERENCE_SECONDS),
-        alignment_heads=tuple((layer, head) for layer, head in facts.get("alignment_heads", [])),
-        guided=bool(facts.get("guided")),
-        detail=facts.get(DETAIL, {}),
-        published_sampling=Sampling(**facts["sampling"]) if "sampling" in facts else None,
+        reference_seconds=manifest.get("reference_seconds", XTTS_REFERENCE_SECONDS),
+        alignment_heads=tuple((layer, head) for layer, head in manifest.get("alignment_heads", [])),
+        guided=bool(manifest.get("guided")),
+        postfilter=manifest.get(POSTFILTER, {}),
+        published_sampling=Sampling(**manifest["sampling"]) if "sampling" in manifest else None,
     )

@@ -13,7 +13,7 @@ from myxtts.synthesis.timings import WordTiming
 
 @dataclass(frozen=True, kw_only=True)
 class PieceReport:
-    """One piece of the text and what the guards did with it."""
+    """One piece of the text and what the checks did with it."""
 
     text: str
     seconds: float = 0.0
@@ -23,7 +23,7 @@ class PieceReport:
     fault: str | None = None
     """What is still wrong after all attempts: no stop, loop, tail, skip or short."""
     cut_seconds: float = 0.0
-    """Cut off the end by the guards."""
+    """Cut off the end by the checks."""
     note: str | None = None
     """In words, what was done; None where nothing was."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from myxtts.errors import SynthesisError
 from myxtts.files import writing
-from myxtts.models.guards import settled
+from myxtts.synthesis.hallucinations import smoothed_tokens
 
 _WORD = re.compile(r"\S+")
 Source = Literal["attention", "estimated"]
@@ -54,7 +54,7 @@ def token_ends(words: Sequence[str], count_many: Callable[[list[str]], list[int]
 
 def code_starts(ends: Sequence[int], spoken_token_N: NDArray[np.int32]) -> list[int]:
     """For each word, the first code for which the model had come to its tokens; ends with the number of codes."""
-    furthest = np.maximum.accumulate(settled(spoken_token_N)) if len(spoken_token_N) else spoken_token_N
+    furthest = np.maximum.accumulate(smoothed_tokens(spoken_token_N)) if len(spoken_token_N) else spoken_token_N
     begins = [0, *ends[:-1]]
     # The language token stands first and belongs to no word.
     starts = [int(np.searchsorted(furthest, max(begin, 1), side="left")) for begin in begins]

@@ -23,7 +23,7 @@ TOKENIZER_FILE = "tokenizer.json"
 VOICE_FOLDER = "voice"
 LEARNT_ALL_CLIPS = "learnt_all_clips"
 LEARNT_FROM = "learnt_from"
-DETAIL = "detail"
+POSTFILTER = "detail"
 
 
 def find_voice(path: str | Path) -> Path:
@@ -46,25 +46,25 @@ def save_voice(
     parts: list[str],
     config: XTTSConfig,
     tokenizer: Tokenizer,
-    facts: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the named parts of the model; the weights come last, and are the old ones or the new whenever it is killed.
 
-    `facts` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`,
-    `guided`, `languages`, `detail` (gains of `myxtts.audio.detail` by part), and for judging it `learnt_from`: the clip
-    lists (`PreparedCorpus.clip_list`) of its training corpus.
+    `manifest` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`,
+    `guided`, `languages`, `detail` (gains of `myxtts.audio.postfilter` by part), and for evaluating it `learnt_from`:
+    the clip lists (`PreparedCorpus.clip_list`) of its training corpus.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder / CONFIG_FILE)
     tokenizer.save(folder / TOKENIZER_FILE)
     variables = [variable for part in parts for variable in getattr(model, part).weights]
-    save_weights(folder, variables, {"parts": parts, **(facts or {})})
+    save_weights(folder, variables, {"parts": parts, **(manifest or {})})
 
 
 def read_voice_config(folder: Path) -> XTTSConfig:
     config = XTTSConfig.from_yaml(folder / CONFIG_FILE)
     # Folders of an earlier import-xtts say it in their manifest.
-    if voice_facts(folder).get("normed_conditioning"):
+    if voice_manifest(folder).get("normed_conditioning"):
         return replace(config, model=replace(config.model, normed_conditioning=True))
     return config
 
@@ -73,17 +73,17 @@ def read_voice_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder / TOKENIZER_FILE)
 
 
-def voice_facts(folder: Path) -> dict[str, Any]:
+def voice_manifest(folder: Path) -> dict[str, Any]:
     """What `save_voice` was told beside the weights; empty where there is no voice yet."""
     if not (folder / MANIFEST_FILE).is_file():
         return {}
-    facts: dict[str, Any] = read_manifest(folder)["metadata"]
-    return facts
+    manifest: dict[str, Any] = read_manifest(folder)["metadata"]
+    return manifest
 
 
 def learnt_all_clips(folder: Path) -> bool:
-    """Whether training held out no clip of its folder, as with --val-data; an exported voice says so in its facts."""
-    return bool(voice_facts(folder).get(LEARNT_ALL_CLIPS, read_voice_config(folder).data.val_data is not None))
+    """Whether training held out no clip of its folder, as with --val-data; an exported voice's manifest says so."""
+    return bool(voice_manifest(folder).get(LEARNT_ALL_CLIPS, read_voice_config(folder).data.val_data is not None))
 
 
 def voice_parts(manifest: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 Text is cut into runs of one script, and each run is read by a voice that knows the script, so that English words
 inside Persian (or the reverse) are spoken and not spelled. A word of two scripts ("LG전자") is cut too: espeak leaves
 out all of it. `unspoken` names what no voice reads. Runs are cached, because corpora repeat them and a call into espeak
-costs about 150 microseconds. espeak is not thread-safe: a lock guards it.
+costs about 150 microseconds. espeak is not thread-safe: a lock checks it.
 """
 
 from __future__ import annotations

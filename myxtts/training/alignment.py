@@ -13,22 +13,20 @@ import json
 import logging
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import frame_count
 from myxtts.config.data import DataConfig
-from myxtts.config.model import FRAMES_PER_CODE
+from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.files import replacing, writing
-from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels, spread_blanks
+from myxtts.models.ctc_paths import error_rate, fill_blanks, forced_paths, greedy_labels
 from myxtts.text.tokenizer import Tokenizer
-from myxtts.training.run_folder import make_room
+from myxtts.training.run_folder import disk_full_hint
 
 logger = logging.getLogger(__name__)
 
@@ -42,31 +40,6 @@ _VERSION = 1
 
 Progress = Callable[[str, int, int], None]
 """Told what goes on, how much is done and how much there is."""
-
-
-@dataclass(frozen=True)
-class Alignments:
-    """Token indices of all clips of one corpus, one after another."""
-
-    tokens: NDArray[np.uint16]
-    starts: NDArray[np.int64]
-
-    def rows(self, clips: NDArray[np.integer], codes: int) -> NDArray[np.int32]:
-        """[B, codes] for a batch, padded with zeros."""
-        aligned = np.zeros((len(clips), codes), np.int32)
-        for row, clip in enumerate(clips):
-            own = self.of(clip)
-            aligned[row, : len(own)] = own
-        return aligned
-
-    def of(self, clip: int) -> NDArray[np.int64]:
-        """The token of each code of a clip; they never go back."""
-        return self.tokens[self.starts[clip] : self.starts[clip + 1]].astype(np.int64)
-
-
-def codes_of(wave_samples: Any) -> Any:
-    """Codes of a clip, or of a padded batch, with so many samples."""
-    return (frame_count(wave_samples) + FRAMES_PER_CODE - 1) // FRAMES_PER_CODE
 
 
 def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:
@@ -241,7 +214,7 @@ class Aligner:
             for clip, path, (_, labels, places) in zip(chosen, paths, rows, strict=True):
                 if len(labels):
                     at = np.minimum(np.arange(codes[clip]) * 2 + 1, len(path) - 1)
-                    tokens[starts[clip] : starts[clip + 1]] = places[spread_blanks(path)[at]]
+                    tokens[starts[clip] : starts[clip + 1]] = places[fill_blanks(path)[at]]
         return Alignments(tokens, starts)
 
     def _read(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
@@ -296,5 +269,5 @@ def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
 
 
 def _write(path: Path, **arrays: Any) -> None:
-    with writing(path.parent, hint=make_room("--cache-dir")), replacing(path) as part, part.open("wb") as file:
+    with writing(path.parent, hint=disk_full_hint("--cache-dir")), replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 
+from myxtts.config import earlier
 from myxtts.errors import CheckpointError
 from myxtts.files import replacing, sync
 from myxtts.models.weights import MANIFEST_FILE, read_arrays, read_manifest, save_arrays
@@ -75,9 +76,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify it; a damaged one is a `CheckpointError` that says what is wrong with it."""
     try:
-        arrays = read_arrays(path)
+        arrays = {earlier.checkpoint_name(name): value for name, value in read_arrays(path).items()}
         metadata = read_manifest(path)["metadata"]
-        return Checkpoint(step=metadata["step"], arrays=arrays, state=metadata["state"])
+        return Checkpoint(step=metadata["step"], arrays=arrays, state=earlier.settings_of(metadata["state"]))
     except (CheckpointError, KeyError, TypeError) as error:
         reason = error.problem if isinstance(error, CheckpointError) else f"its manifest lacks {error}"
         raise CheckpointError(

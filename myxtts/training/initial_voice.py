@@ -27,13 +27,13 @@ from myxtts.errors import CheckpointError, ConfigError, DataError
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
-    DETAIL,
     LEARNT_FROM,
+    POSTFILTER,
     TOKENIZER_FILE,
     find_voice,
     read_voice_config,
     read_voice_tokenizer,
-    voice_facts,
+    voice_manifest,
     voice_parts,
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
@@ -63,12 +63,12 @@ class InitialVoice:
     model: ModelConfig
     tokenizer: Tokenizer
     parts: tuple[VoicePart, ...]
-    facts: dict[str, Any]
+    manifest: dict[str, Any]
 
     @property
     def aligned(self) -> bool:
         """Whether heads of its GPT were taught where the speech is in the text."""
-        return bool(self.facts.get("alignment_heads"))
+        return bool(self.manifest.get("alignment_heads"))
 
 
 def read_initial(path: str | Path, run_dir: str | Path | None = None) -> InitialVoice:
@@ -98,8 +98,8 @@ def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
     config, folder = XTTSConfig.from_yaml(run.config), Path(path).resolve()
     if config.training.init_from != str(folder):
         return None
-    facts = voice_facts(run.voice)
-    return InitialVoice(folder, config.model, read_voice_tokenizer(run.voice), config.training.init_parts, facts)
+    manifest = voice_manifest(run.voice)
+    return InitialVoice(folder, config.model, read_voice_tokenizer(run.voice), config.training.init_parts, manifest)
 
 
 def settings_beneath(
@@ -123,7 +123,7 @@ def _learning(voice: InitialVoice, parts: Iterable[str]) -> dict[str, float]:
     }
 
 
-def settled(config: XTTSConfig, *, fresh: bool = False, over_voice: bool = False) -> XTTSConfig:
+def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool = False) -> XTTSConfig:
     """The configuration with all that the voice decides; sizes that were given and differ are an error.
 
     `fresh` forgets what a run in the same folder began with. `over_voice` says that `settings_beneath` were the
@@ -282,10 +282,10 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     config.to_yaml(folder.voice / CONFIG_FILE)
     tokenizer.save(folder.voice / TOKENIZER_FILE)
     of_another_run = (TRAINED_TO, LEARNT_FROM)
-    facts = {name: fact for name, fact in voice.facts.items() if name not in of_another_run}
+    manifest = {name: fact for name, fact in voice.manifest.items() if name not in of_another_run}
     # A part that is left behind, as a mel decoder is, learns anew, and what the old one lacked is not its own.
-    facts[DETAIL] = {part: gains for part, gains in facts.get(DETAIL, {}).items() if part in parts}
-    save_arrays(folder.voice, arrays, {**facts, "parts": list(parts)})
+    manifest[POSTFILTER] = {part: gains for part, gains in manifest.get(POSTFILTER, {}).items() if part in parts}
+    save_arrays(folder.voice, arrays, {**manifest, "parts": list(parts)})
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 
 
@@ -326,7 +326,7 @@ def nothing_fits(prepared: PreparedCorpus, model: ModelConfig) -> DataError:
 
 def _too_long(prepared: PreparedCorpus, clips: NDArray[Any], model: ModelConfig) -> dict[str, NDArray[Any]]:
     """For each limit of the model, in words, which of the clips are above it."""
-    from myxtts.training.alignment import codes_of
+    from myxtts.data.alignments import codes_of
 
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     codes = codes_of(np.asarray(prepared.index.wave_samples)[clips].astype(np.int64))

@@ -110,14 +110,14 @@ def _update_one(
 
 
 def clipped_means(
-    by_player: list[list[tf.Tensor]], scale: tf.Tensor, norms_P: tf.Tensor, clip_norm: float
+    by_group: list[list[tf.Tensor]], scale: tf.Tensor, norms_P: tf.Tensor, clip_norm: float
 ) -> list[tf.Tensor]:
-    """All players' gradients times `scale`, in a row; a player's that are then longer than `clip_norm`, that long.
+    """All groups' gradients times `scale`, in a row; a group's that are then longer than `clip_norm`, that long.
 
-    `norms_P` are the lengths after scaling. Both are one factor a player, so each variable costs one operation.
+    `norms_P` are the lengths after scaling. Both are one factor a group, so each variable costs one operation.
     """
-    factors = tf.unstack(scale * clip_norm / tf.maximum(norms_P, clip_norm), num=len(by_player))
-    return [factor * gradient for factor, own in zip(factors, by_player, strict=True) for gradient in own]
+    factors = tf.unstack(scale * clip_norm / tf.maximum(norms_P, clip_norm), num=len(by_group))
+    return [factor * gradient for factor, own in zip(factors, by_group, strict=True) for gradient in own]
 
 
 def sum_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -13,7 +13,7 @@ from myxtts.config.data import DataConfig
 from myxtts.config.training import Stage
 from myxtts.errors import TrainingError
 from myxtts.runtime.plan import DevicePlan, DeviceRole
-from myxtts.training.run_folder import make_room
+from myxtts.training.run_folder import disk_full_hint
 
 _TENSOR = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
 _BYTES = re.compile(r"(?:allocate|allocating) (\d+) bytes")
@@ -28,7 +28,7 @@ def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingErr
     """
     message = str(error)
     if _FULL_DISK in message:
-        return TrainingError(f"a disk is full: {message.splitlines()[0]}", hint=make_room())
+        return TrainingError(f"a disk is full: {message.splitlines()[0]}", hint=disk_full_hint())
     role = _role_of(message, plan)
     limit_flag = f"--{role.role}-gpu-memory"
     limit = f", its limit is {limit_flag} {role.memory_limit_mb}" if role.memory_limit_mb is not None else ""

@@ -36,7 +36,7 @@ def speakers_of(prepared: PreparedCorpus, clips: np.ndarray) -> list[Speaker]:
     return speakers
 
 
-def facts_of(
+def manifest_of(
     prepared: PreparedCorpus,
     clips: np.ndarray,
     config: XTTSConfig,
@@ -60,13 +60,13 @@ def facts_of(
     }
 
 
-def with_what_it_brought(facts: dict[str, Any], before: dict[str, Any], brought: Sequence[str]) -> dict[str, Any]:
-    """The facts of a voice that began as another one: how codes are drawn from it, and what it spoke already."""
-    if "gpt" not in brought:
-        return facts
+def with_inherited(manifest: dict[str, Any], before: dict[str, Any], inherited: Sequence[str]) -> dict[str, Any]:
+    """The manifest of a voice that began as another one: how codes are drawn from it, and what it spoke already."""
+    if "gpt" not in inherited:
+        return manifest
     kept = {"sampling": before["sampling"]} if "sampling" in before else {}
     if before.get("guided"):
         kept["guided"] = True
     # Where it is not known what the voice spoke before, what it speaks now is not known either.
-    known = [*before["languages"], *facts["languages"]] if before.get("languages") else []
-    return facts | kept | {"languages": list(dict.fromkeys(known))}
+    known = [*before["languages"], *manifest["languages"]] if before.get("languages") else []
+    return manifest | kept | {"languages": list(dict.fromkeys(known))}

@@ -46,7 +46,7 @@ class StageRecipe:
     beta_1: float = 0.9
     beta_2: float = 0.98
     clip_norm: float = 1.0
-    """Longest gradient of each player."""
+    """Longest gradient of each group."""
     reference_seconds: float = 3.0
     """Longest reference clip of the `gpt` stage; XTTS v2 takes up to 6 s, a corpus of short sentences has about 3."""
     ema: float = 0.0
@@ -59,10 +59,10 @@ class DecoderSettings:
 
     segment_latents: int = 32
     """Latents of a segment, 46 ms each."""
-    mel_only_steps: int = 0
+    discriminator_start: int = 0
     """Steps before the discriminators join: they cost more than half of a step, and teach little until speech is
     roughly there."""
-    judge_shrink: int = 1
+    discriminator_shrink: int = 1
     """Divides the widths of HiFi-GAN's discriminators."""
     speaker_seconds: float = 3.0
     """Longest piece of the reference that the speaker encoder reads in a step."""
@@ -97,7 +97,7 @@ _BIG: dict[Stage, StageRecipe] = {
 RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, "normal": _NORMAL, "big": _BIG}
 """Stage decoder is HiFi-GAN's here."""
 
-# Without weight decay, which would wear a judge away that has not joined yet.
+# Without weight decay, which would wear a discriminator away that has not joined yet.
 _LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500, weight_decay=0.0)
 MEL_DECODER: dict[str, StageRecipe] = {
     # About 15 CPU-minutes.
@@ -107,14 +107,14 @@ MEL_DECODER: dict[str, StageRecipe] = {
     "big": _LARGER_MEL,
 }
 """Stage decoder where it makes mels."""
-MEL_DECODER_MEL_ONLY = 1 / 3
-"""Share of the mel decoder's steps before its judge joins."""
+MEL_DECODER_DISCRIMINATOR_START = 1 / 3
+"""Share of the mel decoder's steps before its discriminator joins."""
 
 DECODER: dict[str, DecoderSettings] = {
-    "tiny": DecoderSettings(segment_latents=16, mel_only_steps=3000, judge_shrink=8, speaker_seconds=1.0),
-    "small": DecoderSettings(mel_only_steps=5000),
-    "normal": DecoderSettings(mel_only_steps=5000),
-    "big": DecoderSettings(mel_only_steps=5000),
+    "tiny": DecoderSettings(segment_latents=16, discriminator_start=3000, discriminator_shrink=8, speaker_seconds=1.0),
+    "small": DecoderSettings(discriminator_start=5000),
+    "normal": DecoderSettings(discriminator_start=5000),
+    "big": DecoderSettings(discriminator_start=5000),
 }
 
 
@@ -137,19 +137,19 @@ def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
     """The stages of a run, in order; of a run from a voice gpt and those whose parts the voice does not bring."""
     if config.training.stage is not None:
         return (config.training.stage,)
-    brought = set(config.training.init_parts)
-    return tuple(stage for stage in STAGES if stage == "gpt" or not set(parts_after(stage, config.model)) <= brought)
+    inherited = set(config.training.init_parts)
+    return tuple(stage for stage in STAGES if stage == "gpt" or not set(parts_after(stage, config.model)) <= inherited)
 
 
-def mel_only_steps_for(config: XTTSConfig, steps: int) -> int:
-    """Steps of stage decoder before its judges join; one of HiFi-GAN with fewer `steps` than usual keeps a quarter of
-    them for the judges."""
-    given = config.training.mel_only_steps
+def discriminator_start_for(config: XTTSConfig, steps: int) -> int:
+    """Steps of stage decoder before its discriminators join; one of HiFi-GAN with fewer `steps` than usual keeps a
+    quarter of them for the discriminators."""
+    given = config.training.discriminator_start
     if given is not None:
         return given
     if config.model.decoder == "mel":
-        return int(steps * MEL_DECODER_MEL_ONLY)
-    return min(DECODER[config.model.model_size].mel_only_steps, 3 * steps // 4)
+        return int(steps * MEL_DECODER_DISCRIMINATOR_START)
+    return min(DECODER[config.model.model_size].discriminator_start, 3 * steps // 4)
 
 
 def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:

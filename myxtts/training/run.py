@@ -30,23 +30,23 @@ from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import DETAIL, LEARNT_FROM, load_parts, read_voice_tokenizer, save_voice, voice_facts
+from myxtts.synthesis.voice import LEARNT_FROM, POSTFILTER, load_parts, read_voice_tokenizer, save_voice, voice_manifest
 from myxtts.training import initial_voice
 from myxtts.training.recipes import parts_after, stages_for
 from myxtts.training.run_folder import (
     RunFolder,
-    apart,
-    from_anywhere,
-    make_room,
+    disk_full_hint,
     refuse_other_configuration,
     refuse_other_vocabulary,
+    with_absolute_paths,
+    without_same_validation_folder,
 )
 from myxtts.training.stage_order import (
     TRAINED_TO,
     Trained,
     published,
     refuse_without_checkpoints,
-    refuse_without_ground,
+    refuse_without_earlier_stages,
     stages_before,
 )
 
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool) -> int:
     """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`."""
-    config = initial_voice.settled(config, fresh=fresh)
+    config = initial_voice.resolved_config(config, fresh=fresh)
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
         _refuse_what_cannot_go_on(config, folder, fresh)
@@ -74,13 +74,13 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
             console.follow(events)
             events.subscribe(tensorboard.on_event)
             arguments = (config, plan, folder, events, stop, tensorboard)
-            if not _to_its_end(lambda: TrainingRun(*arguments).run(), events, folder):
+            if not _run_and_record_end(lambda: TrainingRun(*arguments).run(), events, folder):
                 again = " without --fresh" if fresh else ""
                 logger.info("Stopped and saved. To continue, run the same command again%s.", again)
     return 0
 
 
-def _to_its_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
+def _run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
     """Whether it finished. However it ends, the log and the report say so."""
     reason, message = "failed", str(folder.path)
     try:
@@ -115,7 +115,7 @@ def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool
         refuse_other_configuration(_without_vocabulary(folder.saved_settings()), config, folder.path)
         refuse_without_checkpoints(folder)
     if not config.training.init_parts:
-        refuse_without_ground(stages_for(config)[0], folder, fresh=fresh)
+        refuse_without_earlier_stages(stages_for(config)[0], folder, fresh=fresh)
 
 
 class TrainingRun:
@@ -142,20 +142,20 @@ class TrainingRun:
         )
         # Before the corpus is prepared, which may take hours: what is wrong with the devices is said at once.
         apply_plan(plan)
-        self._brought = config.training.init_parts
-        if self._brought:
-            own = voice_facts(folder.voice).get("parts", self._brought)
+        self._inherited = config.training.init_parts
+        if self._inherited:
+            own = voice_manifest(folder.voice).get("parts", self._inherited)
             initial_voice.check_parts(stages_for(config)[0], own, str(config.training.init_from))
-        config = dataclasses.replace(config, data=apart(config.data))
+        config = dataclasses.replace(config, data=without_same_validation_folder(config.data))
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
-        self.config = dataclasses.replace(config, model=model, data=from_anywhere(config.data))
-        with writing(folder.config, hint=make_room()):
+        self.config = dataclasses.replace(config, model=model, data=with_absolute_paths(config.data))
+        with writing(folder.config, hint=disk_full_hint()):
             self.config.to_yaml(folder.config)
-        if self._brought:
+        if self._inherited:
             speakers = self._speakers()
-            with writing(folder.voice, hint=make_room()):
+            with writing(folder.voice, hint=disk_full_hint()):
                 save_speakers(folder.voice, speakers)
                 initial_voice.begin(self.config, folder, self.tokenizer)
 
@@ -206,7 +206,7 @@ class TrainingRun:
             logger.info("Stage %s: %d steps, ended by %s", stage, run.length.steps, run.length.ended_by)
             if not run.run():
                 return False
-            voice = published(voice_facts(self._folder.voice), brought=self._brought)
+            voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
             if voice < Trained.to(stage, trainer.step_number):
                 self._publish(trainer, stage)  # A kill came between its last checkpoint and the voice.
             done.append(stage)
@@ -250,16 +250,16 @@ class TrainingRun:
 
     def _load_what_it_needs(self, trainer: Any, stage: Stage, done: list[Stage]) -> None:
         """A stage stands on the weights of the stages before it: of this run just now, or of its voice folder."""
-        if self._brought:
+        if self._inherited:
             if not done:
-                trainer.pretrained_parts = frozenset(self._brought)
+                trainer.pretrained_parts = frozenset(self._inherited)
                 load_parts(self._folder.voice, trainer.model)
-            if stage == "codec" and "gpt" in self._brought:
+            if stage == "codec" and "gpt" in self._inherited:
                 logger.warning("Stage codec changes the codes that the voice's GPT speaks: train gpt after it")
             return
         if not set(stages_before(stage)) <= set(done):
             voice = self._folder.voice
-            if "gpt" in voice_facts(voice).get("parts", ()):
+            if "gpt" in voice_manifest(voice).get("parts", ()):
                 refuse_other_vocabulary(read_voice_tokenizer(voice), self.tokenizer, voice)
             load_parts(voice, trainer.model)
 
@@ -274,17 +274,17 @@ class TrainingRun:
     def _publish(self, trainer: Any, stage: Stage) -> None:
         speakers = self._speakers()
         parts = self._parts_after(stage)
-        facts = self._facts(trainer) | {TRAINED_TO: [stage, trainer.step_number]}
-        with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=make_room()):
+        manifest = self._manifest(trainer) | {TRAINED_TO: [stage, trainer.step_number]}
+        with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=disk_full_hint()):
             save_speakers(self._folder.voice, speakers)
-            save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, facts)
+            save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, manifest)
 
-    def _facts(self, trainer: Any) -> dict[str, Any]:
+    def _manifest(self, trainer: Any) -> dict[str, Any]:
         """What the voice's manifest says of the training so far."""
-        from myxtts.training.publishing import facts_of, with_what_it_brought
+        from myxtts.training.publishing import manifest_of, with_inherited
 
-        before = voice_facts(self._folder.voice)
-        facts = facts_of(
+        before = voice_manifest(self._folder.voice)
+        manifest = manifest_of(
             self._train.prepared,
             self._train.clips,
             self.config,
@@ -292,12 +292,12 @@ class TrainingRun:
             learnt_from=before.get(LEARNT_FROM, ()),
         )
         # What was measured of a part that another stage trained stays true.
-        facts[DETAIL] = {**before.get(DETAIL, {}), **trainer.current_stage().detail}
-        return with_what_it_brought(facts, before, self._brought) if self._brought else facts
+        manifest[POSTFILTER] = {**before.get(POSTFILTER, {}), **trainer.current_stage().postfilter}
+        return with_inherited(manifest, before, self._inherited) if self._inherited else manifest
 
     def _parts_after(self, stage: Stage) -> list[str]:
         """What the voice has once the stage is done: what it brought, what this run trained before, and this."""
-        before = voice_facts(self._folder.voice).get("parts", ()) if self._brought else ()
+        before = voice_manifest(self._folder.voice).get("parts", ()) if self._inherited else ()
         after = parts_after(stage, self.config.model)
         return [part for part in VOICE_PARTS if part in after or part in before]
 
@@ -319,17 +319,17 @@ class TrainingRun:
         maker = SampleMaker(
             trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
         )
-        return lambda stage, step: maker.make(stage, step, self._parts_after(stage), self._facts(trainer))
+        return lambda stage, step: maker.make(stage, step, self._parts_after(stage), self._manifest(trainer))
 
     def _alignment_heads(self, trainer: Any) -> AlignmentHeads:
-        """Heads that were taught where the speech is in the text; read when speaking, for timings and guards."""
+        """Heads that were taught where the speech is in the text; read when speaking, for timings and checks."""
         from myxtts.training.steps.gpt import GPTStage
 
         stage = trainer.current_stage()
         if isinstance(stage, GPTStage):
             return stage.alignment_heads
         # Other stages leave the GPT as it is, and with it what its voice says of the heads.
-        heads: AlignmentHeads = voice_facts(self._folder.voice).get("alignment_heads", ())
+        heads: AlignmentHeads = voice_manifest(self._folder.voice).get("alignment_heads", ())
         return heads
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def make_room(flag: str = "--run-dir") -> str:
+def disk_full_hint(flag: str = "--run-dir") -> str:
     """The way out where something of a run cannot be written."""
     return (
         f"free disk space, or move that folder to a disk that has some and name it with {flag}; "
@@ -41,13 +41,13 @@ def make_room(flag: str = "--run-dir") -> str:
     )
 
 
-def from_anywhere(data: DataConfig) -> DataConfig:
+def with_absolute_paths(data: DataConfig) -> DataConfig:
     """The settings with the corpora's whole paths: later commands may be called from another working directory."""
     train, val = (None if path is None else str(Path(path).absolute()) for path in (data.train_data, data.val_data))
     return dataclasses.replace(data, train_data=train, val_data=val)
 
 
-def apart(data: DataConfig) -> DataConfig:
+def without_same_validation_folder(data: DataConfig) -> DataConfig:
     """The settings without a validation folder that is the training folder: every clip of it would be learnt."""
     if data.train_data is None or data.val_data is None:
         return data
@@ -161,7 +161,7 @@ _MAY_CHANGE = {
         *("run_dir", "checkpoint_dir", "keep", "checkpoint_every", "validate_every", "samples", "stage", "log_every"),
         *("multi_gpu", "visible_gpus", "simulate_gpus", "cpu_threads"),
         *("enable_memory_isolation", "data_gpu_memory", "model_gpu_memory"),
-        *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "mel_only_steps"),
+        *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "discriminator_start"),
         *("learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
     },
 }

@@ -23,8 +23,8 @@ from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.loaded_voice import Voice, voice_with
 from myxtts.synthesis.references import Speaker
-from myxtts.synthesis.synthesizer import Synthesizer, quick_guards
-from myxtts.synthesis.voice import DETAIL
+from myxtts.synthesis.synthesizer import Synthesizer, quick_checks
+from myxtts.synthesis.voice import POSTFILTER
 from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,11 @@ class SampleMaker:
         self._codec: CodecDecoder | None = None
         self._mel = MelSpectrogram()
 
-    def make(self, stage: Stage, step: int, parts: Sequence[str], facts: Mapping[str, Any]) -> None:
-        """`parts` are those that the stage leaves trained, `facts` are what the voice's manifest will say."""
+    def make(self, stage: Stage, step: int, parts: Sequence[str], manifest: Mapping[str, Any]) -> None:
+        """`parts` are those that the stage leaves trained, `manifest` are what the voice's manifest will say."""
         for number, clip in enumerate(self._clips):
             try:
-                wave, rate = self._sample(stage, clip, parts, facts)
+                wave, rate = self._sample(stage, clip, parts, manifest)
                 name = f"{stage}-{step:07d}-{number + 1}"
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,23 +70,23 @@ class SampleMaker:
                 logger.debug("what stopped the sample", exc_info=error)
 
     def _sample(
-        self, stage: Stage, clip: ClipRecord, parts: Sequence[str], facts: Mapping[str, Any]
+        self, stage: Stage, clip: ClipRecord, parts: Sequence[str], manifest: Mapping[str, Any]
     ) -> tuple[np.ndarray, int]:
         if stage == "codec":
             if self._codec is None:
                 self._codec = CodecDecoder(self._trainer.model.dvae)
-            self._codec.give_back(facts.get(DETAIL, {}).get("dvae"))
+            self._codec.set_postfilter(manifest.get(POSTFILTER, {}).get("dvae"))
             with tf.device(self._trainer.model_device):
                 return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
         if self._synthesizer is None or self._synthesizer.voice.names != tuple(parts):
-            voice = self._voice(tuple(parts), facts)
+            voice = self._voice(tuple(parts), manifest)
             self._synthesizer = Synthesizer(voice, device=self._trainer.model_device)
-        self._synthesizer.weights_changed(facts.get(DETAIL, {}))
+        self._synthesizer.weights_changed(manifest.get(POSTFILTER, {}))
         speech = self._synthesizer.speak(
             clip.text,
             reference=[self._reference(clip)],
             language=clip.language,
-            guards=quick_guards(),
+            checks=quick_checks(),
         )
         return speech.wave, speech.sample_rate
 
@@ -99,9 +99,9 @@ class SampleMaker:
         wave = clip.wave if speaker is None else speaker.wave
         return np.asarray(wave, np.float32) / 32768.0
 
-    def _voice(self, parts: tuple[str, ...], facts: Mapping[str, Any]) -> Voice:
+    def _voice(self, parts: tuple[str, ...], manifest: Mapping[str, Any]) -> Voice:
         return voice_with(
-            facts,
+            manifest,
             parts=self._trainer.model,
             names=parts,
             config=self._trainer.config,

@@ -17,12 +17,12 @@ from myxtts.audio.io import resampled, to_int16
 from myxtts.audio.mel import HOP, SAMPLE_RATE
 from myxtts.config.data import DataConfig
 from myxtts.config.model import FRAMES_PER_CODE
+from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource
+from myxtts.data.concatenation import Concatenator
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
-from myxtts.training.alignment import Alignments, codes_of
 from myxtts.training.recipes import StageRecipe
-from myxtts.training.splicing import Splicer
 
 
 class DrawnBatches:
@@ -41,20 +41,28 @@ class DrawnBatches:
         seed: int,
         reference_seconds: float = 0.0,
         alignments: Alignments | None = None,
-        splice: float = 0.0,
-        vary_speed: float = 0.0,
+        concatenation: float = 0.0,
+        speed_perturbation: float = 0.0,
         varied_batches: int = 0,
         text_dropout: float = 0.0,
     ) -> None:
-        """`vary_speed` is the most at first; it gets smaller with every batch, and after `varied_batches` every clip
-        has its own speed again: speech is to sound like the recordings, which is learnt last."""
+        """`speed_perturbation` is the most at first; it gets smaller with every batch, and after `varied_batches` every
+        clip has its own speed again: speech is to sound like the recordings, which is learnt last."""
         self._source = source
         self._prepared = prepared
         self._seed = seed
         self._reference_seconds = reference_seconds
         self._alignments = alignments
-        self._splicer = Splicer(prepared, clips, alignments, splice) if splice and alignments is not None else None
-        self._vary_speed, self._varied_batches, self._text_dropout = vary_speed, varied_batches, text_dropout
+        self._concatenator = (
+            Concatenator(prepared, clips, alignments, concatenation)
+            if concatenation and alignments is not None
+            else None
+        )
+        self._speed_perturbation, self._varied_batches, self._text_dropout = (
+            speed_perturbation,
+            varied_batches,
+            text_dropout,
+        )
         self._clips_of_speaker = _group_by_speaker(prepared, clips) if reference_seconds else None
 
     @property
@@ -73,10 +81,10 @@ class DrawnBatches:
             batch["reference"], batch["reference_lengths"] = self._references(batch, random)
         if self._alignments is not None:
             batch["alignment"] = self._alignments.rows(batch["clip"], codes_of(batch["wave"].shape[1]))
-        if self._splicer is not None:
-            self._splicer.splice(batch, random)
-        if self._vary_speed:
-            vary_speed(batch, self._vary_speed * self._variation_left(place), random)
+        if self._concatenator is not None:
+            self._concatenator.concatenation(batch, random)
+        if self._speed_perturbation:
+            speed_perturbation(batch, self._speed_perturbation * self._variation_left(place), random)
         if self._text_dropout:
             hide_texts(batch, self._text_dropout, random)
         return batch
@@ -112,7 +120,7 @@ class DrawnBatches:
         self._source.close()
 
 
-def vary_speed(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:
+def speed_perturbation(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:
     """Every clip of the batch up to `share` faster or slower, from a point within its first code on, so that the same
     speech comes as other codes; its alignment goes with it. A clip that would not fit is as slow as it can be.
 

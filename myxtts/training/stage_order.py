@@ -16,7 +16,7 @@ from typing import Any
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError
 from myxtts.models.weights import read_manifest
-from myxtts.synthesis.voice import voice_facts
+from myxtts.synthesis.voice import voice_manifest
 from myxtts.training.checkpoint import list_checkpoints
 from myxtts.training.recipes import STAGES
 from myxtts.training.run_folder import RunFolder
@@ -27,7 +27,7 @@ _LEARNT_IN = {"codec": {"dvae"}, "gpt": {"gpt"}, "decoder": {"hifigan", "mel_dec
 """Parts that tell that a stage has learnt."""
 
 TRAINED_TO = "trained_to"
-"""Among the facts of a voice: the stage and its step that the weights are of."""
+"""Among the manifest of a voice: the stage and its step that the weights are of."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,16 +42,16 @@ class Trained:
         return cls(STAGES.index(stage), step)
 
 
-def published(facts: Mapping[str, Any], *, brought: Iterable[str] = ()) -> Trained:
-    """How far the weights of a voice have come, by its facts.
+def published(manifest: Mapping[str, Any], *, inherited: Iterable[str] = ()) -> Trained:
+    """How far the weights of a voice have come, by its manifest.
 
     Without the fact itself it is a voice that the run has `brought`, which has learnt nothing here, or one of an
     earlier version, which tells by its parts which stage it is of.
     """
-    if TRAINED_TO in facts:
-        stage, step = facts[TRAINED_TO]
+    if TRAINED_TO in manifest:
+        stage, step = manifest[TRAINED_TO]
         return Trained.to(stage, step)
-    known = [] if brought else [stage for stage in STAGES if _LEARNT_IN[stage] & set(facts.get("parts", ()))]
+    known = [] if inherited else [stage for stage in STAGES if _LEARNT_IN[stage] & set(manifest.get("parts", ()))]
     return Trained.to(known[-1], math.inf) if known else Trained(-1, 0)
 
 
@@ -61,10 +61,10 @@ def stages_before(stage: Stage) -> tuple[Stage, ...]:
 
 def refuse_without_checkpoints(folder: RunFolder) -> None:
     """A voice that was trained here has checkpoints, unless they are elsewhere: its stage would begin anew over it."""
-    facts = voice_facts(folder.voice)
-    if TRAINED_TO not in facts:
+    manifest = voice_manifest(folder.voice)
+    if TRAINED_TO not in manifest:
         return
-    stage, step = facts[TRAINED_TO]
+    stage, step = manifest[TRAINED_TO]
     checkpoints = folder.checkpoints(stage)
     newest = _newest(checkpoints)
     if newest is None:
@@ -84,7 +84,7 @@ def refuse_without_checkpoints(folder: RunFolder) -> None:
         )
 
 
-def refuse_without_ground(stage: Stage, folder: RunFolder, *, fresh: bool) -> None:
+def refuse_without_earlier_stages(stage: Stage, folder: RunFolder, *, fresh: bool) -> None:
     """The stages before it were trained here, to their ends, and the voice has what they learnt."""
     reached = {earlier: None if fresh else _newest(folder.checkpoints(earlier)) for earlier in stages_before(stage)}
     begun = bool(list_checkpoints(folder.checkpoints(stage)))
@@ -107,7 +107,7 @@ def refuse_without_ground(stage: Stage, folder: RunFolder, *, fresh: bool) -> No
 
 
 def _refuse_older_voice(stage: Stage, earlier: Stage, step: int, folder: RunFolder) -> None:
-    if published(voice_facts(folder.voice)) < Trained.to(earlier, step):
+    if published(voice_manifest(folder.voice)) < Trained.to(earlier, step):
         raise CheckpointError(
             f"stage {stage} needs what stage {earlier} learnt to step {step}, and {folder.voice} does not have it",
             hint=f"run --stage {earlier} first, which writes it, or leave --stage out to run all in order",
@@ -125,7 +125,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
     return None
 
 
-def refuse_to_shift_ground(stage: Stage, step: int, total_steps: int, folder: RunFolder) -> None:
+def refuse_if_later_stage_learnt(stage: Stage, step: int, total_steps: int, folder: RunFolder) -> None:
     """For a stage that has steps left: it may not take them once a later one has learnt from it."""
     later = [other for other in STAGES[STAGES.index(stage) + 1 :] if list_checkpoints(folder.checkpoints(other))]
     if later:

@@ -15,20 +15,21 @@ import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
 from myxtts.config.training import Stage
+from myxtts.data.alignments import Alignments
 from myxtts.data.batching import batches
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.data.state import place_in_plan
 from myxtts.errors import MyXTTSError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents
-from myxtts.monitoring.verdict import judge
+from myxtts.monitoring.verdict import diagnose
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.leaks import LeakWatch
 from myxtts.runtime.memory import memory_of_plan, watched_memory_mb
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
-from myxtts.training.alignment import Alignments, aligner_of, alignments_of
+from myxtts.training.alignment import aligner_of, alignments_of
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.optim import AdamW
@@ -37,15 +38,15 @@ from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
-    make_room,
+    disk_full_hint,
     refuse_other_configuration,
     refuse_other_corpus,
 )
 from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
 from myxtts.training.stage_length import length_of
-from myxtts.training.stage_order import refuse_to_shift_ground
+from myxtts.training.stage_order import refuse_if_later_stage_learnt
 from myxtts.training.steps.codec import CodecStage
-from myxtts.training.steps.gpt import IGNORED_SPREAD, REFERENCE_SPREAD
+from myxtts.training.steps.gpt import COLLAPSED_VARIATION, CONDITIONING_VARIATION
 from myxtts.training.steps.mel_decoder import MelDecoderStage
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
@@ -53,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 VALIDATION_BATCHES = 8
 CHECK_EVERY = 100
-JUDGED_STEPS = 10
+DIAGNOSED_STEPS = 10
 """A window of fewer steps is too short to warn of what it shows."""
 
 
@@ -128,8 +129,8 @@ class StageRun:
         if self.trainer.step_number >= self.total_steps:
             source.close()
             return True
-        refuse_to_shift_ground(self.stage, self.trainer.step_number, self.total_steps, self.folder)
-        if not self._listen():
+        refuse_if_later_stage_learnt(self.stage, self.trainer.step_number, self.total_steps, self.folder)
+        if not self._add_ctc_loss():
             source.close()
             return False
         self._began_at = self.trainer.step_number
@@ -183,8 +184,8 @@ class StageRun:
             seed=seed,
             reference_seconds=0.0 if self.stage == "codec" else recipe.reference_seconds,
             alignments=self._alignments.get(corpus.prepared.path),
-            splice=self.config.training.splice if varied else 0.0,
-            vary_speed=self.config.training.vary_speed if varied else 0.0,
+            concatenation=self.config.training.concatenation if varied else 0.0,
+            speed_perturbation=self.config.training.speed_perturbation if varied else 0.0,
             varied_batches=steps * self.config.training.grad_accum if self.stage == "gpt" else 0,
             text_dropout=self.config.training.text_dropout if varied and self.stage == "gpt" else 0.0,
         )
@@ -194,9 +195,9 @@ class StageRun:
         """Whether the stage learns texts together with their sound, and could learn those of a corpus by heart."""
         return self.stage == "gpt" or (self.stage == "decoder" and self.config.model.decoder == "mel")
 
-    def _listen(self) -> bool:
+    def _add_ctc_loss(self) -> bool:
         """Give a stage that makes mels an aligner to learn from; `False` if asked to stop before that has learnt."""
-        stage, weight = self.trainer.current_stage(), self.config.training.listening_weight
+        stage, weight = self.trainer.current_stage(), self.config.training.ctc_loss_weight
         if not isinstance(stage, (CodecStage, MelDecoderStage)) or not weight:
             return True
         with tf.device(self.trainer.plan.model.name):
@@ -209,7 +210,7 @@ class StageRun:
             )
         if aligner is None:
             return False
-        stage.mel_loss.listen_with(self.trainer.on_every_model_device(aligner.network), weight)
+        stage.mel_loss.add_ctc_loss(self.trainer.on_every_model_device(aligner.network), weight)
         return True
 
     def _align(self) -> bool:
@@ -296,8 +297,8 @@ class StageRun:
             self.events.write("window", stage=self.stage, step=step, **figures.to_event())
             memory = memory_of_plan(self.trainer.plan)
             self.events.write("memory", devices={name: dataclasses.asdict(m) for name, m in memory.items()})
-            verdict = judge(figures)
-            if verdict.level == "warning" and step > every and figures.steps >= JUDGED_STEPS:
+            verdict = diagnose(figures)
+            if verdict.level == "warning" and step > every and figures.steps >= DIAGNOSED_STEPS:
                 self._warn(verdict.problem, verdict.advice)
         if step % CHECK_EVERY == 0:
             self.trainer.current_stage().check(step)
@@ -327,7 +328,7 @@ class StageRun:
         training = self.config.training
         loss = None
         if last or step % training.validate_every == 0:
-            # What is judged and heard is what the voice gets.
+            # What is adversarial and heard is what the voice gets.
             with self._optimizer.averages_in_place():
                 figures = self.validate()
                 loss = figures.get("loss")
@@ -339,7 +340,7 @@ class StageRun:
         if last or step % training.checkpoint_every == 0 or loss is not None:
             path = self._save(data_state)
             if loss is not None and math.isfinite(loss):
-                with writing(path.parent, hint=make_room("--checkpoint-dir")):
+                with writing(path.parent, hint=disk_full_hint("--checkpoint-dir")):
                     mark_best(path.parent, step, loss)
 
     def validate(self) -> dict[str, float]:
@@ -355,7 +356,7 @@ class StageRun:
     def _warn_of_one_voice(self, figures: Mapping[str, float]) -> None:
         # One voice needs no reference, whoever it is validated with.
         several = len(np.unique(self._train.prepared.index.speaker[self._train.clips])) > 1
-        if several and figures.get(REFERENCE_SPREAD, 1.0) < IGNORED_SPREAD:
+        if several and figures.get(CONDITIONING_VARIATION, 1.0) < COLLAPSED_VARIATION:
             self._warn(
                 "the references are ignored: all of them give the same voice",
                 "the GPT does not come back from that; start over with --fresh and a lower --learning-rate",

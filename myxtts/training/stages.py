@@ -11,18 +11,18 @@ from myxtts.config.training import Stage
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS, GPT
-from myxtts.models.layers import Part
+from myxtts.models.layers import Module
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
-from myxtts.training.recipes import DECODER, mel_only_steps_for
+from myxtts.training.recipes import DECODER, discriminator_start_for
 from myxtts.training.steps.codec import CodecStage
 from myxtts.training.steps.decoder import DecoderStage, FrozenParts
 from myxtts.training.steps.gpt import GPTStage
 from myxtts.training.steps.mel_decoder import MelDecoderStage
 from myxtts.training.steps.stage import TrainingStage
 
-AnyPart = TypeVar("AnyPart", bound=Part)
+AnyModule = TypeVar("AnyModule", bound=Module)
 
 
 def make_stage(
@@ -47,7 +47,7 @@ def make_stage(
             model.conditioning,
             dvae,
             alignment_weight=config.training.alignment_weight or 0.0,
-            code_noise=config.training.code_noise,
+            token_corruption=config.training.token_corruption,
             alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < config.model.gpt_layers],
         )
     frozen = FrozenParts(
@@ -58,11 +58,11 @@ def make_stage(
         if "speaker_encoder" in pretrained
         else None,
     )
-    mel_only_steps = mel_only_steps_for(config, steps)
+    discriminator_start = discriminator_start_for(config, steps)
     if config.model.decoder == "mel":
-        return MelDecoderStage(model.mel_decoder, frozen, mel_only_steps)
+        return MelDecoderStage(model.mel_decoder, frozen, discriminator_start)
     settings = DECODER[config.model.model_size]
-    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, settings, mel_only_steps)
+    return DecoderStage(model.hifigan, model.speaker_encoder, frozen, settings, discriminator_start)
 
 
 def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> Any:
@@ -73,7 +73,7 @@ def frozen_copy(layer: Any, cls: type, config: XTTSConfig, plan: DevicePlan) -> 
         return with_weights_of(layer, cls(config.model))
 
 
-def with_weights_of(layer: AnyPart, copy: AnyPart) -> AnyPart:
+def with_weights_of(layer: AnyModule, copy: AnyModule) -> AnyModule:
     """The copy, built under the caller's scope, with the layer's weights."""
     copy.build()
     for theirs, ours in zip(layer.weights, copy.weights, strict=True):

@@ -2,7 +2,7 @@
 
 `XTTSTrainer` learns from batches that are already on the model's device(s); `myxtts.training.stage_run` brings them,
 saves, validates and reports. One step is `grad_accum` batches: gradients are summed over replicas, averaged over the
-batches, clipped by each player's global norm and applied; a step whose gradient is not finite changes nothing and is
+batches, clipped by each group's global norm and applied; a step whose gradient is not finite changes nothing and is
 counted.
 """
 
@@ -117,7 +117,7 @@ class XTTSTrainer:
         options = {"autograph": False, "reduce_retracing": not self.config.training.jit_compile}
         self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
-        self._run_aftermath = tf.function(self._distributed_aftermath, **options)
+        self._run_after_update = tf.function(self._distributed_after_update, **options)
         self._run_evaluation: Any = None  # from the first batch that is evaluated
         self._compile_gradients()
 
@@ -184,8 +184,8 @@ class XTTSTrainer:
             if finite:
                 self._update(total, scale, norms)
                 for batch, passed in passes:
-                    if passed["aftermath"]:
-                        self._run_aftermath(self._per_replica(batch), passed["aftermath"], step)
+                    if passed["auxiliary"]:
+                        self._run_after_update(self._per_replica(batch), passed["auxiliary"], step)
         except tf.errors.ResourceExhaustedError as error:
             raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
@@ -223,34 +223,36 @@ class XTTSTrainer:
     def _value_and_gradients(
         self, batch: Tensors, shares: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor
     ) -> tuple[dict[str, dict[str, tf.Tensor]], dict[str, tf.Tensor], list[tf.Tensor], dict[str, tf.Tensor]]:
-        """Each player's weighted terms, figures, all players' gradients in a row, and the aftermath of one replica.
+        """Each group's weighted terms, figures, all groups' gradients in a row, and one replica's auxiliary outputs.
 
         `shares` are of the global counts. Gradients are `loss_scale` times too large.
         """
-        players = {player: [v.value for v in own] for player, own in self.current_stage().players.items()}
-        # A tape for each player that sees its variables only: nothing is traced back into another player's network. It
-        # halves the time that TensorFlow takes to build the decoder's graph with its judges.
-        tapes = {player: tf.GradientTape(watch_accessed_variables=False) for player in players}
+        parameter_groups = {
+            group: [v.value for v in own] for group, own in self.current_stage().parameter_groups.items()
+        }
+        # A tape for each group that sees its variables only: nothing is traced back into another group's network. It
+        # halves the time that TensorFlow takes to build the decoder's graph with its discriminators.
+        tapes = {group: tf.GradientTape(watch_accessed_variables=False) for group in parameter_groups}
         with ExitStack() as recording:
-            for player, variables in players.items():
-                recording.enter_context(tapes[player]).watch(variables)
+            for group, variables in parameter_groups.items():
+                recording.enter_context(tapes[group]).watch(variables)
             objective = self.current_stage().objective(batch, seed=seed, step=step)
-            terms = objective.weighted(shares, players)
-            losses = {player: loss_scale * tf.add_n(list(own.values())) for player, own in terms.items() if own}
+            terms = objective.weighted(shares, parameter_groups)
+            losses = {group: loss_scale * tf.add_n(list(own.values())) for group, own in terms.items() if own}
         gradients: list[tf.Tensor] = []
-        for player, variables in players.items():
-            if player in losses:
+        for group, variables in parameter_groups.items():
+            if group in losses:
                 zero = tf.UnconnectedGradients.ZERO
-                gradients += tapes[player].gradient(losses[player], variables, unconnected_gradients=zero)
+                gradients += tapes[group].gradient(losses[group], variables, unconnected_gradients=zero)
             else:
                 gradients += [tf.zeros_like(variable) for variable in variables]
-        return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.aftermath
+        return terms, objective.figures, [tf.convert_to_tensor(g) for g in gradients], objective.auxiliary
 
     def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> Any:
         def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> dict[str, Any]:
             seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
             shares = self._shares(batch)
-            terms, figures, gradients, aftermath = self._replica_gradients(batch, shares, seed, step, loss_scale)
+            terms, figures, gradients, auxiliary = self._replica_gradients(batch, shares, seed, step, loss_scale)
             flat = _flat(terms, figures, shares)
             reduced = sum_over_replicas([*gradients, *flat.values()])
             gradients, summed = reduced[: len(gradients)], dict(zip(flat, reduced[len(gradients) :], strict=True))
@@ -258,16 +260,16 @@ class XTTSTrainer:
                 "gradients": gradients,
                 "loss": tf.add_n([summed[name] for name in _first_of(terms)]),
                 "figures": summed,
-                "aftermath": aftermath,
+                "auxiliary": auxiliary,
             }
 
         return self.strategy.run(replica, args=(batch, seed, step, loss_scale))
 
     def _distributed_norms(self, total: Any, scale: tf.Tensor) -> Any:
-        """The length of each player's mean gradient, [players]."""
+        """The length of each group's mean gradient, [parameter_groups]."""
 
         def norms(total: list[tf.Tensor], scale: tf.Tensor) -> tf.Tensor:
-            return scale * tf.stack([tf.linalg.global_norm(own) for own in self._by_player(total)])
+            return scale * tf.stack([tf.linalg.global_norm(own) for own in self._by_group(total)])
 
         return self.strategy.run(norms, args=(total, scale))
 
@@ -277,17 +279,17 @@ class XTTSTrainer:
         assert optimizer is not None
 
         def clipped(total: list[tf.Tensor], scale: tf.Tensor, norms: tf.Tensor) -> list[tf.Tensor]:
-            return clipped_means(self._by_player(total), scale, norms, recipe.clip_norm)
+            return clipped_means(self._by_group(total), scale, norms, recipe.clip_norm)
 
         optimizer.apply(self.strategy.run(clipped, args=(total, scale, norms)), factors)
 
-    def _by_player(self, gradients: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
+    def _by_group(self, gradients: Sequence[tf.Tensor]) -> list[list[tf.Tensor]]:
         remaining = iter(gradients)
-        return [list(itertools.islice(remaining, len(own))) for own in self.current_stage().players.values()]
+        return [list(itertools.islice(remaining, len(own))) for own in self.current_stage().parameter_groups.values()]
 
-    def _distributed_aftermath(self, batch: Any, aftermath: Any, step: tf.Tensor) -> None:
+    def _distributed_after_update(self, batch: Any, auxiliary: Any, step: tf.Tensor) -> None:
         after_update = self.current_stage().after_update
-        self.strategy.run(lambda b, a, s: after_update(b, a, step=s), args=(batch, aftermath, step))
+        self.strategy.run(lambda b, a, s: after_update(b, a, step=s), args=(batch, auxiliary, step))
 
     def _shares(self, batch: Tensors) -> dict[str, tf.Tensor]:
         counts = self.current_stage().counts(batch)
@@ -314,7 +316,7 @@ class XTTSTrainer:
             shares = self._shares(batch)
             stage = self.current_stage()
             objective = stage.objective(batch, seed=None, step=step)
-            terms = objective.weighted(shares, stage.players)
+            terms = objective.weighted(shares, stage.parameter_groups)
             flat = _flat(terms, objective.figures, shares)
             summed = dict(zip(flat, sum_over_replicas(list(flat.values())), strict=True))
             return {"loss": tf.add_n([summed[name] for name in _first_of(terms)]), **summed}
@@ -373,7 +375,7 @@ def _flat(terms: Mapping[str, Tensors], figures: Tensors, shares: Tensors) -> di
 
 
 def _first_of(terms: Mapping[str, dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
-    """The terms that make the stage's loss: those of its first player."""
+    """The terms that make the stage's loss: those of its first group."""
     return next(iter(terms.values()))
 
 

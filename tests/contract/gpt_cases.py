@@ -8,7 +8,7 @@ import tensorflow as tf
 from myxtts.config.model import ModelConfig
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.gpt import GPT, gpt_losses
-from tests.contract.part_cases import Inputs, LayerCase
+from tests.contract.layer_cases import Inputs, LayerCase
 
 TINY = ModelConfig(
     model_size="tiny",

@@ -1,4 +1,4 @@
-"""Generation: limits, seeds, batches, streaming, sampling and the guards around it."""
+"""Generation: limits, seeds, batches, streaming, sampling and the checks around it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import tensorflow as tf
 
 from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
-from myxtts.models.generation import Generated, Generator
 from myxtts.models.gpt import GPT
-from myxtts.models.guarded import generate_guarded
-from myxtts.models.guards import GuardConfig, expected_limit
 from myxtts.models.initialise import initialise_from_scratch
-from myxtts.models.sampling import draw, penalise, sampling_tensors
+from myxtts.synthesis.generation import Generated, Generator
+from myxtts.synthesis.hallucinations import HallucinationChecks, expected_limit, generate_checked
+from myxtts.synthesis.sampling import draw, penalise, sampling_tensors
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, voice_and_text
 
 LIVELY = Sampling(temperature=1.0, top_k=0, top_p=0.95, repetition_penalty=1.2)
@@ -223,9 +222,9 @@ def test_repetition_penalty_makes_spoken_codes_less_likely_whatever_their_sign()
 def test_runaway_speech_is_tried_again_then_cut_and_said(generator: Generator) -> None:
     """An untrained model under greedy sampling loops or never stops."""
     latents, text, lengths = voice_and_text(2)
-    guards = GuardConfig(codes_per_token=4.0, spare_codes=30, retries=2)
+    checks = HallucinationChecks(codes_per_token=4.0, spare_codes=30, retries=2)
 
-    spoken = generate_guarded(generator, latents, text, lengths, sampling=Sampling(temperature=0.0), guards=guards)
+    spoken = generate_checked(generator, latents, text, lengths, sampling=Sampling(temperature=0.0), checks=checks)
 
     for row, one in enumerate(spoken):
         assert one.fault is not None
@@ -233,17 +232,17 @@ def test_runaway_speech_is_tried_again_then_cut_and_said(generator: Generator) -
         assert one.note is not None
         assert "3 attempts" in one.note
         assert len(one.codes_N) == len(one.latents_ND) == len(one.spoken_token_N)
-        assert len(one.codes_N) + one.cut_codes <= expected_limit(int(lengths[row]), guards)
+        assert len(one.codes_N) + one.cut_codes <= expected_limit(int(lengths[row]), checks)
 
 
-def test_good_speech_passes_the_guards_untouched(gpt: GPT) -> None:
+def test_good_speech_passes_the_checks_untouched(gpt: GPT) -> None:
     plain = Generator(gpt)
     latents, text, lengths = voice_and_text(2)
     # The stop token is made likely, so that the random model ends by itself.
     bias = gpt.audio_head.bias.numpy()
     try:
         gpt.audio_head.bias.assign(np.where(np.arange(len(bias)) == gpt.audio_stop, bias + 1.5, bias))
-        spoken = generate_guarded(plain, latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
+        spoken = generate_checked(plain, latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
         made = plain.generate(latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
     finally:
         gpt.audio_head.bias.assign(bias)

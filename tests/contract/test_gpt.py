@@ -13,10 +13,10 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import Sampling
 from myxtts.errors import DataError, DeviceError
 from myxtts.models.codebook import Codebook
-from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, alignment_loss, gpt_losses
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
 from myxtts.models.layers import Linear, dropout, gelu_tanh, layer_norm
+from myxtts.synthesis.generation import Generator
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs
 
 

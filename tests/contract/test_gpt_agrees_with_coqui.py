@@ -10,8 +10,8 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import Sampling
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.coqui.gpt import gpt_weights
-from myxtts.models.generation import Generator
 from myxtts.models.gpt import GPT, GPTOutput, gpt_losses
+from myxtts.synthesis.generation import Generator
 from tests.golden import formula
 from tests.golden import gpt_case as case
 

@@ -86,7 +86,7 @@ def test_texts_of_ones_own_and_all_clips_are_not_asked_for_together() -> None:
         evaluate.refuse_early(asked)
 
 
-def test_a_codec_is_judged_alone_but_speaks_no_texts(tmp_path: Path) -> None:
+def test_a_codec_is_evaluated_alone_but_speaks_no_texts(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "run", ("dvae",))
     (tmp_path / "texts.txt").write_text("one\n", encoding="utf-8")
 
@@ -225,7 +225,7 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type(tmp_path: Path) -
     command = train_command(DemoOptions(max_steps=5), tmp_path, Path("r"))
 
     assert command[:5] == ["train", "--train-data", str(tmp_path), "--run-dir", "r"]
-    assert "--max-steps 5 --codec-steps 5 --decoder-steps 5 --mel-only-steps 5" in " ".join(command)
+    assert "--max-steps 5 --codec-steps 5 --decoder-steps 5 --discriminator-start 5" in " ".join(command)
     assert myxtts(*command, "--dry-run").returncode == 0
 
 

@@ -19,5 +19,5 @@ def test_the_gpu_benchmark_measures_both_phases_of_a_training_step(tmp_path: Pat
 
     made = json.loads((tmp_path / "gpu.json").read_text())
 
-    assert made["facts"]["GPUs"] >= 1
+    assert made["manifest"]["GPUs"] >= 1
     assert {"process phase", "train phase"} <= {row["name"] for row in made["rows"]}

@@ -173,8 +173,8 @@ def test_a_run_in_16_bits_learns_every_stage_and_speaks_its_samples(tmp_path: Pa
     need(1)
     capability_for_16_bits()
     write_demo_corpus(tmp_path / "demo", DemoSettings(minutes=0.5), workers=1)
-    flags = ("--mixed-precision", "--listening-weight", "4", "--alignment-weight", "1", "--gpt-layers", "2")
-    steps = ("--max-steps", "40", "--mel-only-steps", "20", "--validate-every", "40")
+    flags = ("--mixed-precision", "--ctc-loss-weight", "4", "--alignment-weight", "1", "--gpt-layers", "2")
+    steps = ("--max-steps", "40", "--discriminator-start", "20", "--validate-every", "40")
 
     result = run(*arguments(tmp_path / "demo", tmp_path / "run", *flags, *steps), **all_gpus())
 

@@ -1,4 +1,4 @@
-"""Stage decoder in a process of its own: it learns, its two players keep apart, a restored state goes on the same."""
+"""Stage decoder in a process of its own: it learns, its parameter groups stay separate, a restored state goes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from myxtts.training.trainer import XTTSTrainer
 
 MEL_ONLY = 16
 config = XTTSConfig(
-    model_size="tiny", stage="decoder", max_steps=40, mel_only_steps=MEL_ONLY, learning_rate=4e-3,
+    model_size="tiny", stage="decoder", max_steps=40, discriminator_start=MEL_ONLY, learning_rate=4e-3,
     attend_text_stop=False, decoder="hifigan", **SMALL
 )
 seed_everything(3)
@@ -61,18 +61,18 @@ def off_by(attend_stop):
     return float(np.abs(passed[:count] - batch["latents"][0, :count].numpy()).max())
 quiet = float(np.mean(np.abs(stage.process(hushed)["speaker_wave"].numpy()[:, -8000:]) < 1e-3))
 
-def weights(player):
-    return [np.array(v.numpy()) for v in stage.players[player]]
-def moved(player, before):
-    return float(np.mean([not np.array_equal(a, b) for a, b in zip(before, weights(player), strict=True)]))
+def weights(group):
+    return [np.array(v.numpy()) for v in stage.parameter_groups[group]]
+def moved(group, before):
+    return float(np.mean([not np.array_equal(a, b) for a, b in zip(before, weights(group), strict=True)]))
 def learn():
     return trainer.learn([trainer._whole_batch(batch)])
 
-before = {player: weights(player) for player in stage.players}
+before = {group: weights(group) for group in stage.parameter_groups}
 mel = [learn().figures["mel"] for _ in range(MEL_ONLY)]
-warm = {player: moved(player, before[player]) for player in stage.players}
-judged = learn()
-after = {player: moved(player, before[player]) for player in stage.players}
+warm = {group: moved(group, before[group]) for group in stage.parameter_groups}
+adversarial = learn()
+after = {group: moved(group, before[group]) for group in stage.parameter_groups}
 norms = [float(np.max(np.abs(w.numpy()))) for w in stage.speaker_encoder.weights if w.path.endswith("moving_mean")]
 held_out = trainer.evaluate([trainer._whole_batch(batch)])
 
@@ -86,19 +86,21 @@ try:
 except TrainingError as error:
     refused = str(error)
 
-ids = {player: {id(v) for v in variables} for player, variables in stage.players.items()}
+ids = {group: {id(v) for v in variables} for group, variables in stage.parameter_groups.items()}
 print(json.dumps(dict(
     samples=batch["wave"].shape[1] == samples_of(batch["latents"].shape[1]), norms=min(norms), mel=[mel[0], mel[-1]],
-    warm=warm, quiet=quiet, after=after, terms=sorted(judged.figures), loss=judged.loss, figures=judged.figures,
-    shared=len(ids["model"] & ids["judges"]), straight=straight, again=again, refused=refused, frozen=frozen,
+    warm=warm, quiet=quiet, after=after, terms=sorted(adversarial.figures),
+    loss=adversarial.loss, figures=adversarial.figures,
+    shared=len(ids["generator"] & ids["discriminators"]), straight=straight, again=again, refused=refused,
+    frozen=frozen,
     latents_off=[off_by(True), off_by(None)], held_out=held_out, published=parts_after("decoder", config.model),
-    in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
+    in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))
 """
 
 
 @pytest.mark.slow
-def test_the_decoder_learns_a_clip_and_both_players_learn_once_the_judges_join() -> None:
+def test_the_decoder_learns_a_clip_and_both_parameter_groups_learn_once_the_discriminators_join() -> None:
     script = f"SMALL = {SIZES!r}\n{LEARNING}"
     seen = json.loads(run_script(script, timeout_s=600, few_steps=True, TF_NUM_INTRAOP_THREADS="1").splitlines()[-1])
 
@@ -109,15 +111,15 @@ def test_the_decoder_learns_a_clip_and_both_players_learn_once_the_judges_join()
     assert spoken < 1e-4 < learnt, "it learns from the latents of speaking, where the text's stop token is seen"
     assert seen["quiet"] < 0.1, "what the batch norms learn from is sound"
     assert seen["shared"] == 0
-    assert seen["warm"]["judges"] == 0.0
-    assert seen["after"]["judges"] > 0.9
+    assert seen["warm"]["discriminators"] == 0.0
+    assert seen["after"]["discriminators"] > 0.9
     assert seen["after"]["model"] > 0.9
     terms = seen["figures"]
     assert seen["loss"] == pytest.approx(terms["mel"] + terms["adversarial"] + terms["features"], rel=1e-5)
     assert set(seen["held_out"]) == {"loss", "mel", "mel_distance"}
     assert seen["again"] == pytest.approx(seen["straight"], rel=1e-5)
     assert seen["in_checkpoint"]
-    assert "judges" not in seen["published"]
+    assert "discriminators" not in seen["published"]
     assert "stage decoder learns waves" in seen["refused"]
     assert seen["frozen"]["given"] == ["latents", "speaker", "wave"]
     assert seen["frozen"]["speaker"] == pytest.approx(1.0, abs=1e-4)

@@ -36,11 +36,11 @@ def test_one_clip_is_learnt_through_its_codes() -> None:
     @tf.function(autograph=False)
     def train(step: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            terms, _, aftermath = stage.objective(batch, seed=tf.constant([0, 0]), step=step)
+            terms, _, auxiliary = stage.objective(batch, seed=tf.constant([0, 0]), step=step)
             loss = tf.add_n([term.weight * term.mean for term in terms.values()])
         gradients = tape.gradient(loss, dvae.trainable_variables)
         optimizer.apply_gradients(zip(gradients, dvae.trainable_variables, strict=True))
-        stage.after_update(batch, aftermath, step=step)
+        stage.after_update(batch, auxiliary, step=step)
         return terms["l1"].mean
 
     # The codebook is bypassed for 60 steps.
@@ -178,9 +178,9 @@ def stage_after_one_update(codes: list[int], audio_codes: int = 64) -> CodecStag
     dvae = DVAE(ModelConfig(model_size="tiny", dvae_width=32, dvae_code_width=4, audio_codes=audio_codes))
     dvae.build()
     stage = CodecStage(dvae)
-    aftermath = {"latents": np.zeros((1, len(codes), 4), np.float32), "codes": np.array([codes], np.int32)}
+    auxiliary = {"latents": np.zeros((1, len(codes), 4), np.float32), "codes": np.array([codes], np.int32)}
     lengths = np.array([4 * len(codes)], np.int32)
-    stage.after_update({"mel_lengths": lengths}, aftermath, step=tf.constant(BYPASS_STEPS))
+    stage.after_update({"mel_lengths": lengths}, auxiliary, step=tf.constant(BYPASS_STEPS))
     return stage
 
 

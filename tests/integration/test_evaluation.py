@@ -1,4 +1,4 @@
-"""An evaluation from a corpus to its files, with judges of our own that answer what is known."""
+"""An evaluation from a corpus to its files, with metrics of our own that answer what is known."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from myxtts.data.prepare import prepare
 from myxtts.evaluation.evaluate import CodecAlone, Item
 from myxtts.evaluation.items import held_out_items, text_items
-from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.metrics import Metrics
 from myxtts.evaluation.phones import PhoneRecogniser, clips_to_learn
 from myxtts.evaluation.run import evaluate_into
-from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.loaded_voice import load_codec
 from myxtts.synthesis.synthesizer import Synthesizer
 from tests.corpus_maker import make_ljspeech, settings
@@ -46,7 +46,7 @@ def synthesizer(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
     return Synthesizer(make_voice(tmp_path_factory.mktemp("voice"), ["dvae", "conditioning", "gpt"]))
 
 
-def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesizer, tmp_path: Path) -> None:
+def test_every_version_of_every_item_is_evaluated_and_written(synthesizer: Synthesizer, tmp_path: Path) -> None:
     quiet, loud = (noise(1.5, seed).astype(np.float32) / 32768 * gain for seed, gain in ((1, 0.2), (2, 2.0)))
     quiet_too, loud_too = quiet[::-1].copy(), loud[::-1].copy()
     items = [
@@ -55,9 +55,9 @@ def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesi
         Item(id="c", text="سلام", language="fa", speaker="quiet", reference=quiet),
         Item(id="d", text="!!!", language="en", speaker="loud", reference=loud),
     ]
-    judges = Judges(recogniser=Deaf(), speaker=Loudness(), missing=["naturalness is missing"])
+    metrics = Metrics(recogniser=Deaf(), speaker=Loudness(), missing=["naturalness is missing"])
 
-    result = evaluate_into(tmp_path, "A test", synthesizer, judges, items, {"seed": 0})
+    result = evaluate_into(tmp_path, "A test", synthesizer, metrics, items, {"seed": 0})
 
     content = json.loads(result.json.read_text(encoding="utf-8"))
     by_line = {(line["group"], line["system"]): line for line in content["summary"]}
@@ -76,26 +76,26 @@ def test_every_version_of_every_item_is_judged_and_written(synthesizer: Synthesi
     assert "naturalness is missing" in page
 
 
-def test_the_voice_is_judged_with_the_guards_that_were_asked_for(synthesizer: Synthesizer, tmp_path: Path) -> None:
+def test_the_voice_is_evaluated_with_the_checks_that_were_asked_for(synthesizer: Synthesizer, tmp_path: Path) -> None:
     clip = noise(1.5, 1).astype(np.float32) / 32768
     item = Item(id="a", text="hello", language="en", speaker="one", reference=clip)
-    hasty = GuardConfig(codes_per_token=0.1, spare_codes=4, retries=0)
+    hasty = HallucinationChecks(codes_per_token=0.1, spare_codes=4, retries=0)
 
-    def seconds(guards: GuardConfig | None) -> float:
-        folder = tmp_path / ("bare" if guards is None else "guarded")
-        result = evaluate_into(folder, "A test", synthesizer, Judges(recogniser=Deaf()), [item], {}, guards=guards)
+    def seconds(checks: HallucinationChecks | None) -> float:
+        folder = tmp_path / ("bare" if checks is None else "checked")
+        result = evaluate_into(folder, "A test", synthesizer, Metrics(recogniser=Deaf()), [item], {}, checks=checks)
         return float(json.loads(result.json.read_text(encoding="utf-8"))["utterances"][0]["seconds"])
 
     # This voice was never trained: it goes on for as long as it may.
     assert seconds(hasty) < 0.5 < seconds(None)
 
 
-def test_a_codec_is_judged_before_any_gpt_has_learnt(tmp_path: Path) -> None:
+def test_a_codec_is_evaluated_before_any_gpt_has_learnt(tmp_path: Path) -> None:
     codec = load_codec(make_voice(tmp_path / "voice", ["dvae"]))
     clip, other = (noise(1.5, seed).astype(np.float32) / 32768 for seed in (1, 2))
     item = Item(id="a", text="hello", language="en", speaker="one", reference=other, real=clip)
 
-    result = evaluate_into(tmp_path, "A test", CodecAlone(codec), Judges(recogniser=Deaf()), [item], {})
+    result = evaluate_into(tmp_path, "A test", CodecAlone(codec), Metrics(recogniser=Deaf()), [item], {})
 
     assert [(line.system, line.word_error) for line in result.summaries] == [
         ("codec round trip", 0.0),
@@ -120,7 +120,7 @@ def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: P
     assert len(held_out_items(prepared, 5, all_clips=True)) == 5
 
 
-def test_the_phone_recogniser_never_learns_a_clip_that_is_judged_though_one_was_refused(tmp_path: Path) -> None:
+def test_the_phone_recogniser_never_learns_a_clip_that_is_evaluated_though_one_was_refused(tmp_path: Path) -> None:
     lengths = [0.1, *(0.6 for _ in range(80))]  # the first is too short
     corpus = make_ljspeech(tmp_path / "corpus", seconds=lengths)
     prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
@@ -128,9 +128,9 @@ def test_the_phone_recogniser_never_learns_a_clip_that_is_judged_though_one_was_
 
     learnt = [clip.ipa for clip in clips_to_learn(prepared, ipa_of)]
 
-    judged = {item.id for item in held_out_items(prepared, 100)}
-    assert len(judged) == 4
-    assert set(learnt) == set(ipa_of) - judged - {"clip_0"}
+    evaluated = {item.id for item in held_out_items(prepared, 100)}
+    assert len(evaluated) == 4
+    assert set(learnt) == set(ipa_of) - evaluated - {"clip_0"}
 
 
 def test_a_phone_recogniser_from_the_cache_knows_its_languages(tmp_path: Path) -> None:

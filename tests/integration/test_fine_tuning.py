@@ -16,7 +16,13 @@ from myxtts.errors import CheckpointError, OutputError, UsageError
 from myxtts.models.weights import read_arrays, read_manifest
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.synthesizer import Synthesizer
-from myxtts.synthesis.voice import CONFIG_FILE, learnt_all_clips, read_voice_config, read_voice_tokenizer, voice_facts
+from myxtts.synthesis.voice import (
+    CONFIG_FILE,
+    learnt_all_clips,
+    read_voice_config,
+    read_voice_tokenizer,
+    voice_manifest,
+)
 from tests.corpus_maker import make_ljspeech
 from tests.processes import run_script
 from tests.voice_maker import make_voice, noise
@@ -181,7 +187,7 @@ def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Pa
     assert learnt_all_clips(tmp_path / "out"), "no clip of its training folder was held out"
     assert learnt_all_clips(tmp_path / "again")
     assert not learnt_all_clips(voice)
-    assert voice_facts(tmp_path / "again")["learnt_from"] == ["clips of mine"]
+    assert voice_manifest(tmp_path / "again")["learnt_from"] == ["clips of mine"]
     with pytest.raises(UsageError, match="not an empty folder"):
         main([str(tmp_path / "run"), str(tmp_path / "out")])
     with pytest.raises(OutputError, match=r"config\.yaml/out cannot be written"):

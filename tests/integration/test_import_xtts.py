@@ -12,7 +12,7 @@ from myxtts.cli.import_xtts import main
 from myxtts.config.config import XTTSConfig
 from myxtts.config.speaking import Sampling
 from myxtts.errors import CheckpointError, ConfigError, OutputError, UsageError
-from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.text.tokenizer import load_tokenizer
 from tests.golden import formula, gpt_case
@@ -113,7 +113,7 @@ def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_the
     reference = noise(2.0, 1).astype(np.float32) / 32768
 
     # The golden GPT has few text positions: one short word.
-    speech = synthesizer.speak("a", reference=[reference], language="en", guards=GuardConfig(retries=0))
+    speech = synthesizer.speak("a", reference=[reference], language="en", checks=HallucinationChecks(retries=0))
 
     assert synthesizer.voice.config.model.normed_conditioning
     assert synthesizer.voice.sampling == Sampling(temperature=0.75, repetition_penalty=7.0)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.runtime.seeds import seed_everything
-from myxtts.models.guarded import Spoken
+from myxtts.synthesis.hallucinations import Spoken
 from myxtts.models.mel_decoder import SpokenText
 from myxtts.synthesis.decoding import TrainedMelDecoder
 from myxtts.training.checkpoint import Checkpoint
@@ -63,13 +63,13 @@ def apart():
     return [float(tf.reduce_max(tf.abs(said(0, 0) - other))) for other in (said(1, 0), said(0, 1))]
 told_apart = [apart()]
 others = [np.array(w.numpy()) for part in (model.dvae, model.conditioning, model.gpt) for w in part.weights]
-def weights(player):
-    return [np.array(v.numpy()) for v in stage.players[player]]
-untaught = weights("judges")
+def weights(group):
+    return [np.array(v.numpy()) for v in stage.parameter_groups[group]]
+untaught = weights("discriminators")
 steps = [trainer.learn([trainer._whole_batch(batch)]) for _ in range(20)]
-alone = all(np.array_equal(a, b) for a, b in zip(untaught, weights("judges"), strict=True))
+alone = all(np.array_equal(a, b) for a, b in zip(untaught, weights("discriminators"), strict=True))
 steps += [trainer.learn([trainer._whole_batch(batch)]) for _ in range(40)]
-judged = float(np.mean([not np.array_equal(a, b) for a, b in zip(untaught, weights("judges"), strict=True)]))
+evaluated = float(np.mean([not np.array_equal(a, b) for a, b in zip(untaught, weights("discriminators"), strict=True)]))
 losses = [step.figures["l1"] for step in steps]
 held_out = trainer.evaluate([trainer._whole_batch(batch)])
 told_apart.append(apart())
@@ -96,9 +96,9 @@ print(json.dumps(dict(
     same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
     straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
     loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()),
-    published=parts_after("decoder", config.model), alone=alone, judged=judged, held_out=sorted(held_out),
+    published=parts_after("decoder", config.model), alone=alone, evaluated=evaluated, held_out=sorted(held_out),
     terms=[sorted(step.figures) for step in (steps[0], steps[-1])],
-    in_checkpoint=any(name.startswith("model/judges/") for name in kept.arrays),
+    in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))
 """
 
@@ -118,10 +118,10 @@ def test_the_mel_decoder_starts_as_the_codec_and_learns_to_read_latents_and_text
     # Of the text it needs little here: two clips are told apart by their codes.
     assert min(after) > 0.001, "it reads latents and text"
     assert seen["resumed"] == pytest.approx(seen["straight"], rel=1e-5)
-    assert seen["terms"] == [["l1", "mse"], ["adversarial", "features", "judges", "l1", "mse"]]
+    assert seen["terms"] == [["l1", "mse"], ["adversarial", "features", "discriminators", "l1", "mse"]]
     assert seen["alone"], "it joins after a third of the steps"
-    assert seen["judged"] > 0.9
-    assert seen["held_out"] == ["l1", "loss", "mse"], "what a judge says changes as it learns"
+    assert seen["evaluated"] > 0.9
+    assert seen["held_out"] == ["l1", "loss", "mse"], "a discriminator's score changes as it learns"
     assert seen["in_checkpoint"]
     assert {"l1", "mse", "loss"} <= set(seen["documented"])
     assert seen["seconds"] == pytest.approx(1.0, abs=0.05)

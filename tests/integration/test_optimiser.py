@@ -74,7 +74,7 @@ assert np.allclose(moved_less, moved / 3, rtol=1e-3), moved_less / moved
     )
 
 
-def test_a_gradient_is_scaled_and_only_a_player_with_a_long_one_is_clipped() -> None:
+def test_a_gradient_is_scaled_and_only_a_parameter_group_with_a_long_one_is_clipped() -> None:
     import tensorflow as tf
 
     from myxtts.training.optim import clipped_means

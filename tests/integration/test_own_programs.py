@@ -85,7 +85,7 @@ again = resumed(path)
 print(json.dumps(dict(
     without_voice=without_voice,
     given=resumed(path, trainer.model).step_number,
-    other=resumed(path, trainer.model, code_noise=0.5),
+    other=resumed(path, trainer.model, token_corruption=0.5),
     nowhere=resumed(run / "none", trainer.model),
     same=all(np.array_equal(a, b) for a, b in zip(dvae(trainer), dvae(again), strict=True)),
     stands=[again.stage.name, again.step_number, again.recipe.steps],
@@ -102,5 +102,5 @@ def test_a_resumed_gpt_stands_on_the_run_s_dvae_or_is_refused(tmp_path: Path) ->
     assert seen["given"] == 7
     assert seen["same"], "the DVAE is the run's, not a random one"
     assert seen["stands"] == ["gpt", 7, 70]
-    assert "code_noise: 0.1 in the run, 0.5 now" in seen["other"]
+    assert "token_corruption: 0.1 in the run, 0.5 now" in seen["other"]
     assert "does not exist" in seen["nowhere"]

@@ -30,7 +30,7 @@ from myxtts.errors import CheckpointError, OutputError
 from myxtts.models.weights import read_arrays
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
-from myxtts.synthesis.voice import save_voice, voice_facts
+from myxtts.synthesis.voice import save_voice, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training import run as runs
 from myxtts.training import stage_run
@@ -64,7 +64,7 @@ def train(name, **settings):
     config = XTTSConfig(model_size="tiny", train_data=corpus, val_data=corpus, run_dir=str(folder.path),
                         cache_dir=out + "/cache",
                         text_frontend="characters", batch_size=2, log_every=1, samples=0, learning_rate=0.01,
-                        listening_weight=0.0, alignment_weight=0.0, **sizes, **settings)
+                        ctc_loss_weight=0.0, alignment_weight=0.0, **sizes, **settings)
     plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
     try:
         runs.run_training(config, plan, fresh=False, live_console=False)
@@ -85,7 +85,7 @@ raw = [value for name, value in arrays.items() if name.startswith("model/")]
 said["averages_differ"] = not all(any(np.array_equal(value, other) for other in raw) for value in voice.values())
 said["left_what_the_voice_has"] = same(voice, learnt())
 events = [json.loads(line) for line in folder.events.read_text().splitlines()]
-said["judged"] = [event["loss"] for event in events if event["event"] == "validation"][-1]
+said["evaluated"] = [event["loss"] for event in events if event["event"] == "validation"][-1]
 for weight in stages[-1].trainer.model.dvae.weights:
     weight.assign(voice[weight.path])
 said["the_voices_loss"] = stages[-1].validate()["loss"]
@@ -94,8 +94,8 @@ said["the_voices_loss"] = stages[-1].validate()["loss"]
 shutil.rmtree(folder.voice)
 train("published_late", stage="codec", max_steps=3)
 said["published_late_whole"] = same(voice, read_arrays(folder.voice)) and same(voice, learnt())
-said["trained_to"] = voice_facts(folder.voice).get("trained_to")
-said["learnt_from"] = voice_facts(folder.voice).get("learnt_from")
+said["trained_to"] = voice_manifest(folder.voice).get("trained_to")
+said["learnt_from"] = voice_manifest(folder.voice).get("learnt_from")
 said["clip_list"] = stages[-1]._train.prepared.clip_list
 said["learnt_and_held_out"] = [stages[-1]._train.clips.tolist(), stages[-1]._held_out.clips.tolist()]
 said["val_data"] = XTTSConfig.from_yaml(folder.config).data.val_data
@@ -138,8 +138,8 @@ def test_a_stage_with_averages_leaves_those_to_the_next_one(said: dict[str, Any]
     assert said["left_what_the_voice_has"]
 
 
-def test_validation_judges_the_weights_that_the_voice_gets(said: dict[str, Any]) -> None:
-    assert said["judged"] == pytest.approx(said["the_voices_loss"], rel=1e-6)
+def test_validation_evaluates_the_weights_that_the_voice_gets(said: dict[str, Any]) -> None:
+    assert said["evaluated"] == pytest.approx(said["the_voices_loss"], rel=1e-6)
 
 
 def test_a_finished_run_whose_voice_was_not_written_writes_it(said: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.models import layers
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded
-from myxtts.models.generation_request import new_request
+from myxtts.synthesis.generation import Generator
+from myxtts.synthesis.generation_request import new_request
 from myxtts.models.hifigan import samples_of
 from myxtts.models.xtts import XTTS
 from myxtts.synthesis.decoding import CodecDecoder
@@ -53,7 +54,7 @@ labelled = Labelled(np.zeros((1, 40, 80), "float32"), np.array([40], "int32"), [
 seen = dict(aligner=fit(aligner, iter([labelled]), steps=1))
 
 trainer.start_stage("codec")
-trainer.stage.mel_loss.listen_with(aligner, 1.0)
+trainer.stage.mel_loss.add_ctc_loss(aligner, 1.0)
 seen["codec"] = terms_of(trainer.stage, trainer.stage.process(host))
 
 trainer.start_stage("gpt")
@@ -66,13 +67,13 @@ seen["gpt"] = sorted(made["figures"]), sorted({gradient.dtype.name for gradient 
 trainer.start_stage("decoder")
 stage = trainer.stage
 latents = stage._encode.get_concrete_function().structured_outputs
-stage.begin_step(stage.mel_only_steps)
+stage.begin_step(stage.discriminator_start)
 count = stage.settings.segment_latents
 batch = dict(latents=tf.zeros([1, count, sizes.gpt_width]), wave=tf.zeros([1, samples_of(count)]),
              speaker_wave=tf.zeros([1, 16000]))
 seen["decoder"] = terms_of(stage, batch)
 
-mels = XTTSConfig(model_size="tiny", decoder="mel", mel_only_steps=0, **small)
+mels = XTTSConfig(model_size="tiny", decoder="mel", discriminator_start=0, **small)
 stage = make_stage("decoder", mels, XTTS(mels.model), trainer.plan, steps=1)
 stage.build()
 batch = dict(vectors=tf.zeros([1, 4, sizes.dvae_code_width]), latents=tf.zeros([1, 4, sizes.gpt_width]),
@@ -80,7 +81,7 @@ batch = dict(vectors=tf.zeros([1, 4, sizes.dvae_code_width]), latents=tf.zeros([
              alignment=[[0, 0, 1, 1]])
 seen["mels"] = terms_of(stage, {name: tf.convert_to_tensor(value) for name, value in batch.items()})
 
-generator = model.generator(((1, 0),))
+generator = Generator(model.gpt, alignment_heads=((1, 0),))
 voice = np.zeros((1, sizes.conditioning_latents, sizes.gpt_width), "float32")
 inputs, request = new_request(model.gpt, voice, [[5, 6, 7]], [3], None, 0, 0, 9)
 spoken = generator._whole.get_concrete_function(*inputs, request).structured_outputs
@@ -99,10 +100,10 @@ def test_all_stages_learn_and_speak_in_16_bits_and_decide_codes_speakers_and_sam
     seen = json.loads(run_script(script, few_steps=True).splitlines()[-1])
 
     assert len(seen["aligner"]) == 1
-    assert seen["codec"] == [["changes", "commitment", "heard", "l1", "mse"], ["float32"]]
+    assert seen["codec"] == [["changes", "commitment", "ctc", "l1", "mse"], ["float32"]]
     assert seen["gpt"] == [["accuracy", "alignment", "audio", "finer", "text"], ["float32"]]
-    assert seen["decoder"] == [["adversarial", "features", "judges", "mel"], ["float32"]]
-    assert seen["mels"] == [["adversarial", "features", "judges", "l1", "mse"], ["float32"]]
+    assert seen["decoder"] == [["adversarial", "features", "discriminators", "mel"], ["float32"]]
+    assert seen["mels"] == [["adversarial", "features", "discriminators", "l1", "mse"], ["float32"]]
     assert seen["made"] == ["float32"] * 3
     narrow = dict.fromkeys(("gpt", "conditioning", "hifigan", "mels"), "float16")
     assert seen["computes"] == {**narrow, **dict.fromkeys(("codes", "samples", "speaker"), "float32")}

@@ -20,7 +20,7 @@ from myxtts.cli.synth import SynthOptions, speak_all
 from myxtts.config.speaking import GUIDANCE, Sampling
 from myxtts.errors import ConfigError, OutputError, SynthesisError
 from myxtts.models.gpt import GPT
-from myxtts.models.guards import GuardConfig
+from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.speech import SpeechReport
 from myxtts.synthesis.streaming import pcm16
@@ -28,8 +28,8 @@ from myxtts.synthesis.synthesizer import Synthesizer
 from tests.awkward_texts import AWKWARD, UNSPOKEN
 from tests.voice_maker import make_voice, noise
 
-QUICK = GuardConfig(retries=0)
-CURT = GuardConfig(retries=0, codes_per_token=0.5, spare_codes=4)
+QUICK = HallucinationChecks(retries=0)
+CURT = HallucinationChecks(retries=0, codes_per_token=0.5, spare_codes=4)
 """Random weights never stop by themselves: this cuts them after few codes."""
 TEXT = "The first sentence is here. And this one comes second, as it should. Here is the last one."
 
@@ -54,7 +54,7 @@ def test_an_awkward_text_is_spoken_or_refused_and_every_piece_is_accounted_for(
     synthesizer: Synthesizer, text: str, language: str
 ) -> None:
     try:
-        speech = synthesizer.speak(text, language=language, guards=CURT)
+        speech = synthesizer.speak(text, language=language, checks=CURT)
     except SynthesisError as error:
         assert error.hint
         assert not any(sign.isascii() and sign.isalnum() for sign in text)
@@ -69,7 +69,7 @@ def test_an_awkward_text_is_spoken_or_refused_and_every_piece_is_accounted_for(
 
 def test_a_language_that_the_voice_never_learnt_is_spoken_with_a_warning(synthesizer: Synthesizer) -> None:
     notes = {
-        language: synthesizer.speak("one", language=language, guards=CURT).report.lines() for language in ("en", "de")
+        language: synthesizer.speak("one", language=language, checks=CURT).report.lines() for language in ("en", "de")
     }
 
     assert not any("learnt" in line for line in notes["en"])
@@ -85,8 +85,8 @@ def test_what_cannot_be_written_is_no_text_that_was_not_spoken(synthesizer: Synt
 
 
 def test_a_seed_repeats_itself_and_another_one_differs(synthesizer: Synthesizer) -> None:
-    first, again = (synthesizer.speak(TEXT, seed=3, guards=QUICK).wave for _ in range(2))
-    other = synthesizer.speak(TEXT, seed=4, guards=QUICK).wave
+    first, again = (synthesizer.speak(TEXT, seed=3, checks=QUICK).wave for _ in range(2))
+    other = synthesizer.speak(TEXT, seed=4, checks=QUICK).wave
 
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -95,9 +95,9 @@ def test_a_seed_repeats_itself_and_another_one_differs(synthesizer: Synthesizer)
 def test_the_stream_has_the_bytes_of_the_whole_and_its_first_sound_comes_before_the_rest(
     synthesizer: Synthesizer,
 ) -> None:
-    whole = synthesizer.speak(TEXT, guards=QUICK)
+    whole = synthesizer.speak(TEXT, checks=QUICK)
     report = SpeechReport()
-    pieces = list(synthesizer.stream(TEXT, report, guards=QUICK))
+    pieces = list(synthesizer.stream(TEXT, report, checks=QUICK))
 
     assert len(pieces) == 3
     assert b"".join(pcm16(pieces)) == b"".join(pcm16([dataclasses.replace(pieces[0], wave=whole.wave)]))
@@ -106,7 +106,7 @@ def test_the_stream_has_the_bytes_of_the_whole_and_its_first_sound_comes_before_
 
 
 def test_words_are_timed_in_order_within_the_speech(synthesizer: Synthesizer) -> None:
-    speech = synthesizer.speak(TEXT, guards=QUICK)
+    speech = synthesizer.speak(TEXT, checks=QUICK)
 
     assert [word.word for word in speech.words] == TEXT.split()
     assert {word.source for word in speech.words} == {"attention"}
@@ -116,17 +116,17 @@ def test_words_are_timed_in_order_within_the_speech(synthesizer: Synthesizer) ->
 
 
 def test_speed_shortens_speech_without_changing_what_is_said(synthesizer: Synthesizer) -> None:
-    usual, fast = (synthesizer.speak(TEXT, speed=speed, guards=QUICK).report.seconds for speed in (1.0, 1.5))
+    usual, fast = (synthesizer.speak(TEXT, speed=speed, checks=QUICK).report.seconds for speed in (1.0, 1.5))
 
     assert usual / fast == pytest.approx(1.5, rel=0.1)
 
 
 def test_guidance_is_noted_where_the_voice_never_learnt_without_a_text(synthesizer: Synthesizer) -> None:
-    guided = synthesizer.speak("Hello.", guards=QUICK, sampling=Sampling(guidance=2.0))
+    guided = synthesizer.speak("Hello.", checks=QUICK, sampling=Sampling(guidance=2.0))
 
     assert not synthesizer.voice.guided
     assert any("--guidance does this voice no good" in line for line in guided.report.lines())
-    assert synthesizer.speak("Hello.", guards=QUICK).report.guidance_note is None
+    assert synthesizer.speak("Hello.", checks=QUICK).report.guidance_note is None
 
 
 def test_a_stream_whose_listener_left_keeps_its_report_and_timings(
@@ -145,16 +145,16 @@ def test_a_stream_whose_listener_left_keeps_its_report_and_timings(
     assert (tmp_path / "words.json").is_file()
 
 
-def test_guards_cut_what_does_not_stop_and_say_so(synthesizer: Synthesizer) -> None:
-    guards = GuardConfig(retries=1, codes_per_token=0.5, spare_codes=0)
-    guarded = synthesizer.speak("This sentence will be cut.", guards=guards)
-    free = synthesizer.speak("This sentence will be cut.", guards=None)
+def test_checks_cut_what_does_not_stop_and_say_so(synthesizer: Synthesizer) -> None:
+    checks = HallucinationChecks(retries=1, codes_per_token=0.5, spare_codes=0)
+    checked = synthesizer.speak("This sentence will be cut.", checks=checks)
+    free = synthesizer.speak("This sentence will be cut.", checks=None)
 
-    assert guarded.report.pieces[0].fault is not None
-    assert guarded.report.pieces[0].attempts == 2
-    assert "of 2 attempts" in guarded.report.lines()[0]
+    assert checked.report.pieces[0].fault is not None
+    assert checked.report.pieces[0].attempts == 2
+    assert "of 2 attempts" in checked.report.lines()[0]
     assert free.report.pieces[0].fault == "no stop"
-    assert guarded.seconds < free.seconds
+    assert checked.seconds < free.seconds
 
 
 def test_a_saved_voice_speaks_as_its_reference_does(synthesizer: Synthesizer, tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_a_saved_voice_speaks_as_its_reference_does(synthesizer: Synthesizer, tm
     latents = synthesizer.latents(clips)
     synthesizer.save_latents(tmp_path / "mine.safetensors", latents)
 
-    by_clips = synthesizer.speak("Hello there, friend.", reference=clips, guards=QUICK).wave
-    by_file = synthesizer.speak("Hello there, friend.", reference=tmp_path / "mine.safetensors", guards=QUICK).wave
+    by_clips = synthesizer.speak("Hello there, friend.", reference=clips, checks=QUICK).wave
+    by_file = synthesizer.speak("Hello there, friend.", reference=tmp_path / "mine.safetensors", checks=QUICK).wave
 
     assert np.array_equal(by_clips, by_file)
     with pytest.raises(SynthesisError, match="cannot be mixed"):
@@ -205,7 +205,7 @@ def test_a_voice_with_a_decoder_speaks_at_24_khz(tmp_path: Path) -> None:
     folder = make_voice(tmp_path, ["conditioning", "gpt", "speaker_encoder", "hifigan"])
     synthesizer = Synthesizer(folder)
 
-    speech = synthesizer.speak("Hello.", guards=QUICK, sampling=Sampling(temperature=0.9))
+    speech = synthesizer.speak("Hello.", checks=QUICK, sampling=Sampling(temperature=0.9))
 
     assert speech.sample_rate == 24000
     assert {word.source for word in speech.words} == {"estimated"}
@@ -226,20 +226,20 @@ def test_a_stream_hands_out_sound_before_the_last_code_is_made(
     decoding_voice: Synthesizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = count_codes(decoding_voice, monkeypatch)
-    codes_at_each_part = [sum(made) for _ in decoding_voice.stream("Hello there.", guards=None, sampling=VARIED)]
+    codes_at_each_part = [sum(made) for _ in decoding_voice.stream("Hello there.", checks=None, sampling=VARIED)]
 
     assert codes_at_each_part[0] == 20
     assert codes_at_each_part[-1] == sum(made) == 50
 
 
-@pytest.mark.parametrize("guards", [None, GuardConfig(retries=0, codes_per_token=100)])
+@pytest.mark.parametrize("checks", [None, HallucinationChecks(retries=0, codes_per_token=100)])
 def test_a_stream_in_parts_has_the_samples_of_the_whole(
-    decoding_voice: Synthesizer, guards: GuardConfig | None
+    decoding_voice: Synthesizer, checks: HallucinationChecks | None
 ) -> None:
     text = "Hello there, hello. And again hello there."
-    whole = decoding_voice.speak(text, guards=guards, sampling=VARIED)
+    whole = decoding_voice.speak(text, checks=checks, sampling=VARIED)
     report = SpeechReport()
-    parts = list(decoding_voice.stream(text, report, guards=guards, sampling=VARIED))
+    parts = list(decoding_voice.stream(text, report, checks=checks, sampling=VARIED))
     streamed = np.concatenate([part.wave for part in parts])
 
     assert len(parts) > len(report.pieces) == 2
@@ -253,8 +253,8 @@ def test_a_stream_in_parts_has_the_samples_of_the_whole(
 def test_a_fault_is_tried_again_while_nothing_was_heard_and_cut_afterwards(decoding_voice: Synthesizer) -> None:
     def report_with(**limits: float) -> SpeechReport:
         report = SpeechReport()
-        guards = GuardConfig(retries=1, spare_codes=0, **limits)
-        list(decoding_voice.stream("Hello there.", report, guards=guards, sampling=VARIED))
+        checks = HallucinationChecks(retries=1, spare_codes=0, **limits)
+        list(decoding_voice.stream("Hello there.", report, checks=checks, sampling=VARIED))
         return report
 
     [silent] = report_with(codes_per_token=1.2).pieces
@@ -266,12 +266,12 @@ def test_a_fault_is_tried_again_while_nothing_was_heard_and_cut_afterwards(decod
 
 
 def test_a_pause_in_the_middle_does_not_end_a_stream(decoding_voice: Synthesizer) -> None:
-    guards = GuardConfig(retries=0, codes_per_token=100, loop_codes=10)
+    checks = HallucinationChecks(retries=0, codes_per_token=100, loop_codes=10)
     with pausing_at(decoding_voice.voice.parts.gpt, range(25, 45)):
-        whole = decoding_voice.speak("Hello there.", guards=guards, sampling=VARIED)
+        whole = decoding_voice.speak("Hello there.", checks=checks, sampling=VARIED)
         report = SpeechReport()
         streamed = np.concatenate(
-            [part.wave for part in decoding_voice.stream("Hello there.", report, guards=guards, sampling=VARIED)]
+            [part.wave for part in decoding_voice.stream("Hello there.", report, checks=checks, sampling=VARIED)]
         )
 
     assert report.pieces[0].fault == whole.report.pieces[0].fault == "no stop"
@@ -338,7 +338,7 @@ def test_detail_is_given_back_by_the_part_that_makes_the_mels(tmp_path: Path, pa
     speaker = Synthesizer(make_voice(tmp_path, parts, detail=gains))
 
     def spoken() -> np.ndarray:
-        return speaker.speak("hello", speaker="anna", guards=CURT).wave
+        return speaker.speak("hello", speaker="anna", checks=CURT).wave
 
     sharp = spoken()
     speaker.weights_changed({})

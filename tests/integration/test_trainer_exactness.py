@@ -45,7 +45,7 @@ def result_of(script: str, **environment: str) -> dict[str, object]:
 MIRRORED = """
 out = {}
 # A low rate: Adam turns rounding in a gradient that is nearly 0 into a whole step, which is no fault of ours.
-recipe = dict(dropout=0.0, code_noise=0.0, max_steps=10, learning_rate=1e-4)
+recipe = dict(dropout=0.0, token_corruption=0.0, max_steps=10, learning_rate=1e-4)
 config = XTTSConfig(model_size="tiny", simulate_gpus=2, multi_gpu=True, **recipe, **dict(SIZES, gpt_layers=2))
 seed_everything(5)
 mirrored, single = XTTSTrainer(config), XTTSTrainer(config, model_device="/CPU:1")
@@ -101,7 +101,7 @@ def test_mirrored_equals_single_over_ten_steps_and_in_validation_and_the_replica
 
 
 ACCUMULATION = """
-recipe = dict(dropout=0.0, code_noise=0.0, max_steps=10)
+recipe = dict(dropout=0.0, token_corruption=0.0, max_steps=10)
 config = XTTSConfig(model_size="tiny", stage="gpt", **recipe, **SIZES)
 def gradients_of(trainer, batches):
     learnt = [trainer._whole_batch(trainer.current_stage().from_mels(*map(tf.constant, b))) for b in batches]

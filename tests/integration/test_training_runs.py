@@ -129,14 +129,23 @@ def test_all_stages_follow_each_other_on_two_isolated_devices_and_leave_a_voice(
     folder = tmp_path / "run"
     command = arguments(corpus, folder, *DUAL, "--enable-memory-isolation", "--max-steps", "3", "--samples", "1")
 
-    judged = ("--decoder", "hifigan", "--mel-only-steps", "2", "--decoder-steps", "3", "--checkpoint-every", "1")
-    spoken = run_forked(*command, "--alignment-weight", "0", *judged)
+    evaluated = (
+        "--decoder",
+        "hifigan",
+        "--discriminator-start",
+        "2",
+        "--decoder-steps",
+        "3",
+        "--checkpoint-every",
+        "1",
+    )
+    spoken = run_forked(*command, "--alignment-weight", "0", *evaluated)
     assert spoken.returncode == 0, spoken.stderr
 
     seen = events(folder)
     assert [event["stage"] for event in seen if event["event"] == "stage_done"] == ["codec", "gpt", "decoder"]
     steps = [event for event in seen if event["event"] == "step" and event["stage"] == "decoder"]
-    assert ["judges" in event for event in steps] == [False, False, True]
+    assert ["discriminators" in event for event in steps] == [False, False, True]
     assert spoken.stderr.count("speaks without stage decoder until that has learnt longer") == 1, "at its first step"
     sampled = {event["stage"] for event in seen if event["event"] == "sample"}
     assert "codec" in sampled
@@ -151,14 +160,14 @@ def test_all_stages_and_the_aligner_run_over_replicas_in_one_command(corpus: Pat
     folder = tmp_path / "run"
 
     result = run_forked(
-        *arguments(corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0", "--listening-weight", "4")
+        *arguments(corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0", "--ctc-loss-weight", "4")
     )
 
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("Aligner: loss") == 1, "the codec listens with the aligner that later aligns the clips"
     steps = [event for event in events(folder) if event["event"] == "step" and event["stage"] != "gpt"]
     assert {event["stage"] for event in steps} == {"codec", "decoder"}
-    assert all(event["heard"] > 0 for event in steps)
+    assert all(event["ctc"] > 0 for event in steps)
     assert [event["stage"] for event in events(folder) if event["event"] == "stage_done"] == ["codec", "gpt", "decoder"]
     require_the_documented_log(result.stderr)
     parts = {"dvae", "conditioning", "gpt", "mel_decoder"}

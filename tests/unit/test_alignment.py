@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from myxtts.config.model import ModelConfig
+from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.prepared import ClipIndex
-from myxtts.models.ctc_paths import edit_distance, error_rate, forced_paths, greedy_labels, spread_blanks
+from myxtts.models.ctc_paths import edit_distance, error_rate, fill_blanks, forced_paths, greedy_labels
 from myxtts.text.tokenizer import CharacterTokenizer, PhonemeTokenizer
-from myxtts.training.alignment import Alignments, codes_of, spoken_labels
+from myxtts.training.alignment import spoken_labels
 from myxtts.training.initial_voice import clips_that_fit, nothing_fits
 
 BLANK = 3
@@ -70,13 +71,13 @@ def test_a_clip_of_few_labels_has_a_path_for_every_frame(labels: list[int]) -> N
     (path,) = forced_paths(logits_of([3, 2, 3])[None], np.array([3]), [np.array(labels, int)])
 
     assert len(path) == 3
-    assert spread_blanks(path).tolist() == [0, 0, 0]
+    assert fill_blanks(path).tolist() == [0, 0, 0]
 
 
 def test_blanks_go_to_the_nearest_label() -> None:
     path = np.array([-1, 0, -1, -1, -1, 1, 1, -1])
 
-    assert spread_blanks(path).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert fill_blanks(path).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
 
 
 def test_greedy_reading_merges_repeats_and_drops_blanks() -> None:
@@ -84,7 +85,7 @@ def test_greedy_reading_merges_repeats_and_drops_blanks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "heard", "edits"), [("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
+    ("wanted", "ctc", "edits"), [("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
 )
 def test_edit_distance(wanted: str, heard: str, edits: int) -> None:
     assert edit_distance(wanted, heard) == edits

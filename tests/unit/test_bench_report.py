@@ -26,7 +26,7 @@ def report(*rows: Row, others_cores: float = 0.0, quick: bool = False) -> Report
 def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
     # Medians of the sides would give 2 / 3; round by round the ratios are 0.5, 1 and 0.25.
     assert row().value == 0.5
-    assert row().spread == (0.25, 1.0)
+    assert row().range == (0.25, 1.0)
 
 
 def test_a_stored_figure_divides_every_round() -> None:
@@ -48,7 +48,7 @@ def test_a_figure_of_another_machine_leaves_its_target_open() -> None:
     assert report(stored).conclusion.endswith("elsewhere")
 
 
-def test_a_row_without_a_peer_is_judged_by_its_own_figure() -> None:
+def test_a_row_without_a_peer_is_evaluated_by_its_own_figure() -> None:
     assert row(peer=[], target=at_most(2.0)).met is True
     assert row(peer=[], target=at_least(2.5)).met is False
     assert row(peer=[]).met is None

@@ -33,7 +33,10 @@ def checkpoint(step: int) -> Checkpoint:
 @pytest.mark.parametrize(
     ("now", "words"),
     [
-        ({"model/gpt/0000": (3, 4), "model/judges/0000": (2,)}, "step 5 has no judges: stage decoder began without"),
+        (
+            {"model/gpt/0000": (3, 4), "model/discriminators/0000": (2,)},
+            "step 5 has no discriminators: stage decoder began without",
+        ),
         ({"model/gpt/0000": (4, 4)}, "of another model: 1 variables differ, first model/gpt/0000"),
         (
             {"model/gpt/0000": (3, 4), "model/gpt/0001": (4,)},

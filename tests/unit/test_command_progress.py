@@ -21,9 +21,9 @@ def test_lines_come_now_and_then_and_at_the_end() -> None:
 
 
 def test_without_a_terminal_the_last_count_is_a_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
-    show = counted("judged")
+    show = counted("evaluated")
 
     for done in (1, 2, 3):
         show(done, 3)
 
-    assert capsys.readouterr().err == "judged 3 of 3\n"
+    assert capsys.readouterr().err == "evaluated 3 of 3\n"

@@ -18,12 +18,12 @@ from myxtts.errors import ConfigError
 def test_little_speech_is_kept_from_being_learnt_by_heart() -> None:
     scratch = XTTSConfig().training
 
-    assert min(scratch.code_noise, scratch.splice, scratch.vary_speed) > 0.0
-    assert XTTSConfig(code_noise=0.0).training.code_noise == 0.0
-    with pytest.raises(ConfigError, match="--vary-speed"):
-        XTTSConfig(vary_speed=0.5)
-    with pytest.raises(ConfigError, match=r"--splice is 1\.5"):
-        XTTSConfig(splice=1.5)
+    assert min(scratch.token_corruption, scratch.concatenation, scratch.speed_perturbation) > 0.0
+    assert XTTSConfig(token_corruption=0.0).training.token_corruption == 0.0
+    with pytest.raises(ConfigError, match="--speed-perturbation"):
+        XTTSConfig(speed_perturbation=0.5)
+    with pytest.raises(ConfigError, match=r"--concatenation is 1\.5"):
+        XTTSConfig(concatenation=1.5)
 
 
 def test_the_documented_ways_to_build_one_agree() -> None:

@@ -13,7 +13,7 @@ from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.speaker_encoder import SpeakerEncoder
-from myxtts.training.recipes import DECODER, mel_only_steps_for, recipe_for, with_steps
+from myxtts.training.recipes import DECODER, discriminator_start_for, recipe_for, with_steps
 from myxtts.training.steps.decoder import (
     DecoderStage,
     FrozenParts,
@@ -89,15 +89,15 @@ def test_a_short_reference_is_repeated_where_silence_would_follow() -> None:
 
 def test_a_stage_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discriminators() -> None:
     small = XTTSConfig(model_size="small")
-    told = XTTSConfig(model_size="small", mel_only_steps=5)
+    told = XTTSConfig(model_size="small", discriminator_start=5)
 
-    assert [mel_only_steps_for(small, steps) for steps in (100, 3000, 100_000)] == [75, 2250, 5000]
-    assert mel_only_steps_for(told, 3000) == 5
+    assert [discriminator_start_for(small, steps) for steps in (100, 3000, 100_000)] == [75, 2250, 5000]
+    assert discriminator_start_for(told, 3000) == 5
 
 
-def test_the_judge_of_a_mel_decoder_joins_after_a_third_of_its_steps() -> None:
-    assert [mel_only_steps_for(XTTSConfig(model_size="tiny"), steps) for steps in (4, 500, 1500)] == [1, 166, 500]
-    assert mel_only_steps_for(XTTSConfig(model_size="tiny", mel_only_steps=0), 500) == 0
+def test_the_mel_discriminator_joins_after_a_third_of_its_steps() -> None:
+    assert [discriminator_start_for(XTTSConfig(model_size="tiny"), steps) for steps in (4, 500, 1500)] == [1, 166, 500]
+    assert discriminator_start_for(XTTSConfig(model_size="tiny", discriminator_start=0), 500) == 0
 
 
 def test_a_stage_that_epochs_make_shorter_than_its_warm_up_still_reaches_its_learning_rate() -> None:
@@ -115,11 +115,11 @@ def test_a_run_that_is_made_longer_keeps_its_discriminators() -> None:
 
     def stage_of(steps: int) -> DecoderStage:
         parts = HiFiGAN(size.model), SpeakerEncoder(size.model)
-        return DecoderStage(*parts, frozen, DECODER["tiny"], mel_only_steps_for(size, steps))
+        return DecoderStage(*parts, frozen, DECODER["tiny"], discriminator_start_for(size, steps))
 
     short, longer, told = stage_of(1000), stage_of(4000), stage_of(4000)
     longer.resume(short.kept(), size.training)
-    told.resume(short.kept(), replace(size.training, mel_only_steps=3000))
+    told.resume(short.kept(), replace(size.training, discriminator_start=3000))
 
     assert not short.begin_step(749)
     assert short.begin_step(750)

@@ -12,7 +12,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
-from myxtts.training.steps.gpt import IGNORED_SPREAD, GPTStage, spread_of
+from myxtts.training.steps.gpt import COLLAPSED_VARIATION, GPTStage, variation_of
 from tests.small_model import SIZES
 
 
@@ -34,10 +34,10 @@ def test_references_that_differ_are_told_apart_whatever_batches_they_come_in(sta
     whole = references(6)
     halves = [{name: tensor[rows] for name, tensor in whole.items()} for rows in (slice(0, 3), slice(3, 6))]
 
-    spread = stage.look_over([whole])["reference_spread"]
+    spread = stage.look_over([whole])["conditioning_variation"]
 
-    assert IGNORED_SPREAD < spread < 1
-    assert stage.look_over(halves)["reference_spread"] == pytest.approx(spread, rel=1e-4)
+    assert COLLAPSED_VARIATION < spread < 1
+    assert stage.look_over(halves)["conditioning_variation"] == pytest.approx(spread, rel=1e-4)
 
 
 def test_latents_that_see_nothing_of_the_reference_have_no_spread(stage: GPTStage) -> None:
@@ -45,7 +45,7 @@ def test_latents_that_see_nothing_of_the_reference_have_no_spread(stage: GPTStag
         if "key_value" in weight.path:
             weight.assign(tf.zeros_like(weight))
 
-    assert stage.look_over([references(3)])["reference_spread"] < 1e-5
+    assert stage.look_over([references(3)])["conditioning_variation"] < 1e-5
 
 
 def test_references_of_one_speaker_say_nothing(stage: GPTStage) -> None:
@@ -57,4 +57,4 @@ def test_references_of_one_speaker_say_nothing(stage: GPTStage) -> None:
 def test_the_spread_is_not_lost_in_the_sixteen_bits_that_a_gpu_computes_in() -> None:
     latents = 30 * np.random.default_rng(0).normal(1.0, 0.5, (64, 8, 192))
 
-    assert spread_of([latents.astype(np.float16)]) == pytest.approx(spread_of([latents]), rel=0.01)
+    assert variation_of([latents.astype(np.float16)]) == pytest.approx(variation_of([latents]), rel=0.01)

@@ -18,9 +18,9 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.training import FROM_SCRATCH
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
-from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_facts
+from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
-from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, settled, text_rows
+from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
 from myxtts.training.recipes import FINE_TUNING, RECIPES, recipe_for, stages_for
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from tests.corpus_maker import make_ljspeech
@@ -30,7 +30,7 @@ EVERY_PART = ("dvae", "conditioning", "gpt", "speaker_encoder", "hifigan")
 SIZES = {"gpt_layers": 2, "gpt_width": 8, "gpt_heads": 2}
 
 
-def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, **facts: object) -> Path:
+def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, **manifest: object) -> Path:
     """A folder as import-xtts writes it, with one small weight for each part beside those of the text."""
     tokenizer = xtts_vocabulary([])
     rows = tokenizer.size + spare_rows
@@ -45,7 +45,7 @@ def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows
     folder.mkdir()
     XTTSConfig(model=model).to_yaml(folder / CONFIG_FILE)
     tokenizer.save(folder / TOKENIZER_FILE)
-    save_arrays(folder, arrays, facts)
+    save_arrays(folder, arrays, manifest)
     return folder
 
 
@@ -60,18 +60,18 @@ def persian(tmp_path: Path) -> Path:
 
 
 def test_sizes_front_end_and_parts_come_from_the_voice(voice: Path) -> None:
-    config = settled(XTTSConfig(init_from=str(voice), dropout=0.0))
+    config = resolved_config(XTTSConfig(init_from=str(voice), dropout=0.0))
 
     assert config.model == dataclasses.replace(read_voice_config(voice).model, dropout=0.0)
     assert config.model.gpt_layers == 2
     assert config.model.normed_conditioning
     assert config.data.text_frontend == "bpe"
     assert set(config.training.init_parts) == set(EVERY_PART)
-    assert settled(config) == config
+    assert resolved_config(config) == config
 
 
 def test_a_published_voice_is_fine_tuned_in_stage_gpt_gently_and_without_an_aligner(voice: Path) -> None:
-    config = settled(XTTSConfig(init_from=str(voice)))
+    config = resolved_config(XTTSConfig(init_from=str(voice)))
     recipe = recipe_for(config, "gpt")
 
     assert stages_for(config) == ("gpt",)
@@ -79,21 +79,23 @@ def test_a_published_voice_is_fine_tuned_in_stage_gpt_gently_and_without_an_alig
     assert recipe.steps == RECIPES["big"]["gpt"].steps * FINE_TUNING.steps_share
     assert recipe.reference_seconds == 6.0
     assert config.training.alignment_weight == 0.0
-    assert (config.training.code_noise, config.training.vary_speed) == (0.0, 0.0)
-    assert stages_for(settled(XTTSConfig(init_from=str(voice), stage="decoder"))) == ("decoder",)
-    assert settled(XTTSConfig(init_from=str(voice), alignment_weight=0.3)).training.alignment_weight == 0.3
+    assert (config.training.token_corruption, config.training.speed_perturbation) == (0.0, 0.0)
+    assert stages_for(resolved_config(XTTSConfig(init_from=str(voice), stage="decoder"))) == ("decoder",)
+    assert resolved_config(XTTSConfig(init_from=str(voice), alignment_weight=0.3)).training.alignment_weight == 0.3
 
 
 def test_a_voice_whose_heads_were_aligned_goes_on_with_alignments(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "mine", alignment_heads=[[1, 0]])
 
-    assert settled(XTTSConfig(init_from=str(voice))).training.alignment_weight == 0.5
+    assert resolved_config(XTTSConfig(init_from=str(voice))).training.alignment_weight == 0.5
     assert defaults_beneath(["--init-from", str(voice)]).training.alignment_weight == 0.5
 
 
 def test_only_stages_whose_parts_are_missing_run_beside_gpt(tmp_path: Path) -> None:
-    codec = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "codec", ("dvae",)))))
-    speaking = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "gpt", ("dvae", "conditioning", "gpt")))))
+    codec = resolved_config(XTTSConfig(init_from=str(write_voice(tmp_path / "codec", ("dvae",)))))
+    speaking = resolved_config(
+        XTTSConfig(init_from=str(write_voice(tmp_path / "gpt", ("dvae", "conditioning", "gpt"))))
+    )
 
     assert stages_for(codec) == stages_for(speaking) == ("gpt", "decoder")
     # What the voice did not bring is learnt from scratch, as fast as ever.
@@ -109,16 +111,23 @@ def test_a_gpt_that_the_voice_did_not_bring_learns_as_from_scratch(tmp_path: Pat
     codec_alone = write_voice(tmp_path / "codec", ("dvae",))
     flags = ["--init-from", str(voice), "--init-parts", "dvae"]
 
-    assert learning(settled(XTTSConfig(init_from=str(codec_alone)))) == FROM_SCRATCH
-    assert learning(settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",)))) == FROM_SCRATCH
+    assert learning(resolved_config(XTTSConfig(init_from=str(codec_alone)))) == FROM_SCRATCH
+    assert learning(resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",)))) == FROM_SCRATCH
     assert learning(defaults_beneath(flags)) == learning(defaults_beneath([*flags[:2], "--init_parts", "dvae"]))
     assert learning(defaults_beneath(flags)) == FROM_SCRATCH
     assert learning(defaults_beneath(flags[:2])) == dict.fromkeys(FROM_SCRATCH, 0.0)
-    assert learning(settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",), splice=0.2)))["splice"] == 0.2
+    assert (
+        learning(resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",), concatenation=0.2)))[
+            "concatenation"
+        ]
+        == 0.2
+    )
 
 
 def test_a_given_learning_rate_wins(voice: Path) -> None:
-    assert recipe_for(settled(XTTSConfig(init_from=str(voice), learning_rate=1e-4)), "gpt").learning_rate == 1e-4
+    assert (
+        recipe_for(resolved_config(XTTSConfig(init_from=str(voice), learning_rate=1e-4)), "gpt").learning_rate == 1e-4
+    )
 
 
 def test_sizes_that_were_given_and_differ_are_named(voice: Path) -> None:
@@ -126,17 +135,17 @@ def test_sizes_that_were_given_and_differ_are_named(voice: Path) -> None:
     other = dataclasses.replace(beneath, model=dataclasses.replace(beneath.model, gpt_layers=6))
 
     with pytest.raises(ConfigError, match=r"xtts: gpt_layers is 6 here and 2 in the voice\n"):
-        settled(other)
+        resolved_config(other)
     with pytest.raises(ConfigError, match="model_size is tiny here and big in the voice"):
-        settled(defaults_beneath(["--init-from", str(voice), "--model-size", "tiny"]))
+        resolved_config(defaults_beneath(["--init-from", str(voice), "--model-size", "tiny"]))
     with pytest.raises(ConfigError, match=r"model_size is tiny here and big in the voice; .* in all\)"):
-        settled(XTTSConfig(init_from=str(voice), model_size="tiny"))
-    assert settled(beneath).model.gpt_layers == 2
+        resolved_config(XTTSConfig(init_from=str(voice), model_size="tiny"))
+    assert resolved_config(beneath).model.gpt_layers == 2
 
 
 def test_another_front_end_is_refused(voice: Path) -> None:
     with pytest.raises(ConfigError, match=r"--text-frontend is characters, and .* reads bpe"):
-        settled(XTTSConfig(init_from=str(voice), text_frontend="characters"))
+        resolved_config(XTTSConfig(init_from=str(voice), text_frontend="characters"))
 
 
 def test_a_front_end_that_was_given_is_refused_also_where_it_is_the_default(
@@ -153,18 +162,18 @@ def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path
     voice = write_voice(tmp_path / "voice", ("dvae", "conditioning", "gpt"))
 
     with pytest.raises(ConfigError, match=r"--init-parts names hifigan, and .* has dvae, conditioning, gpt"):
-        settled(XTTSConfig(init_from=str(voice), init_parts=("hifigan",)))
+        resolved_config(XTTSConfig(init_from=str(voice), init_parts=("hifigan",)))
     with pytest.raises(ConfigError, match="gpt of a voice is of no use without its dvae"):
-        settled(XTTSConfig(init_from=str(voice), init_parts=("gpt", "conditioning")))
-    assert settled(XTTSConfig(init_from=str(voice), init_parts=("dvae",))).training.init_parts == ("dvae",)
+        resolved_config(XTTSConfig(init_from=str(voice), init_parts=("gpt", "conditioning")))
+    assert resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",))).training.init_parts == ("dvae",)
 
 
 def test_the_mel_decoder_of_another_gpt_is_left_behind_and_refused_where_it_is_named(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "tiny", ("dvae", "conditioning", "gpt", "mel_decoder"))
 
-    assert settled(XTTSConfig(init_from=str(voice))).training.init_parts == ("dvae", "conditioning", "gpt")
+    assert resolved_config(XTTSConfig(init_from=str(voice))).training.init_parts == ("dvae", "conditioning", "gpt")
     with pytest.raises(ConfigError, match="--init-parts names mel_decoder"):
-        settled(XTTSConfig(init_from=str(voice), init_parts=("dvae", "conditioning", "gpt", "mel_decoder")))
+        resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae", "conditioning", "gpt", "mel_decoder")))
 
 
 def test_a_stage_whose_foundation_is_missing_is_refused() -> None:
@@ -192,12 +201,12 @@ def test_a_run_cannot_start_from_itself(tmp_path: Path) -> None:
     write_voice(tmp_path / "run" / "voice")
 
     with pytest.raises(ConfigError, match="is the run's own voice"):
-        settled(XTTSConfig(init_from=str(tmp_path / "run"), run_dir=str(tmp_path / "run")))
+        resolved_config(XTTSConfig(init_from=str(tmp_path / "run"), run_dir=str(tmp_path / "run")))
 
 
 def test_a_continued_run_refuses_another_voice(voice: Path, tmp_path: Path) -> None:
-    config = settled(XTTSConfig(init_from=str(voice)))
-    other = settled(XTTSConfig(init_from=str(write_voice(tmp_path / "other"))))
+    config = resolved_config(XTTSConfig(init_from=str(voice)))
+    other = resolved_config(XTTSConfig(init_from=str(write_voice(tmp_path / "other"))))
 
     refuse_other_configuration(as_plain_values(config), config, tmp_path)
     with pytest.raises(CheckpointError, match=r"init_from: .*xtts' in the run, .*other' now"):
@@ -212,7 +221,7 @@ def test_a_new_language_grows_the_text_weights_and_old_rows_stay_bit_for_bit(
     voice = write_voice(tmp_path / "xtts", spare_rows=spare_rows)
     old_size = xtts_vocabulary([]).size
     folder = RunFolder(tmp_path / "run")
-    config = settled(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
+    config = resolved_config(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
     tokenizer = first_tokenizer(config, folder)
     assert tokenizer is not None
     rows = text_rows(config, tokenizer)
@@ -239,10 +248,10 @@ def test_what_a_voice_learnt_from_before_is_not_the_runs_corpus(tmp_path: Path) 
     voice = write_voice(tmp_path / "before", learnt_from=["clips of its own"], sampling={"temperature": 0.7})
     folder = RunFolder(tmp_path / "run")
 
-    begin(settled(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
+    begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
 
-    facts = voice_facts(folder.voice)
-    assert (facts["sampling"], facts.get("learnt_from")) == ({"temperature": 0.7}, None)
+    manifest = voice_manifest(folder.voice)
+    assert (manifest["sampling"], manifest.get("learnt_from")) == ({"temperature": 0.7}, None)
 
 
 def test_detail_that_a_part_lacks_comes_with_the_part(tmp_path: Path) -> None:
@@ -250,14 +259,14 @@ def test_detail_that_a_part_lacks_comes_with_the_part(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "before", (*EVERY_PART, "mel_decoder"), detail=detail)
     folder = RunFolder(tmp_path / "run")
 
-    begin(settled(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
+    begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
 
-    assert voice_facts(folder.voice)["detail"] == {"dvae": [1.1, 1.0]}
+    assert voice_manifest(folder.voice)["detail"] == {"dvae": [1.1, 1.0]}
 
 
 def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    config = settled(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
+    config = resolved_config(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
     tokenizer = first_tokenizer(config, folder)
     assert tokenizer is not None
     begin(config, folder, tokenizer)
@@ -279,7 +288,7 @@ def test_a_run_that_has_begun_does_not_need_the_voice_again(voice: Path, persian
     config = dataclasses.replace(
         defaults_beneath(flags), data=dataclasses.replace(DataConfig(), train_data=str(persian), language="fa")
     )
-    first = settled(config)
+    first = resolved_config(config)
     tokenizer = first_tokenizer(first, folder)
     assert tokenizer is not None
     rows = text_rows(first, tokenizer)
@@ -289,7 +298,7 @@ def test_a_run_that_has_begun_does_not_need_the_voice_again(voice: Path, persian
     begin(first, folder, tokenizer)
     shutil.rmtree(voice)
 
-    again = settled(defaults_beneath(flags), over_voice=True)
+    again = resolved_config(defaults_beneath(flags), over_voice=True)
 
     assert (again.model, again.data.text_frontend) == (first.model, first.data.text_frontend)
     assert (again.training.init_parts, again.training.alignment_weight) == (first.training.init_parts, 0.0)
@@ -304,4 +313,4 @@ def test_checkpoints_without_a_voice_are_not_begun_again(voice: Path, tmp_path: 
     folder.checkpoints("gpt").mkdir(parents=True)
 
     with pytest.raises(CheckpointError, match="has checkpoints of stage gpt and no whole voice folder"):
-        begin(settled(XTTSConfig(init_from=str(voice))), folder, train_tokenizer("characters", []))
+        begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, train_tokenizer("characters", []))

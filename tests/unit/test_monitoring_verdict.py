@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures, average
-from myxtts.monitoring.verdict import judge, judge_stage
+from myxtts.monitoring.verdict import diagnose, diagnose_stage
 
 
 def phase(busy: float) -> PhaseFigures:
@@ -51,7 +51,7 @@ def late_now_and_then() -> WindowFigures:
 
 
 def test_a_busy_model_device_is_well() -> None:
-    verdict = judge(window(train=0.96))
+    verdict = diagnose(window(train=0.96))
 
     assert (verdict.level, verdict.advice) == ("good", "")
     assert "model device 96 % busy, data device 50 %" in str(verdict)
@@ -72,7 +72,7 @@ def test_a_busy_model_device_is_well() -> None:
     ],
 )
 def test_a_problem_names_who_is_to_blame_and_the_flag_to_change(figures: WindowFigures, blamed: str, flag: str) -> None:
-    verdict = judge(figures)
+    verdict = diagnose(figures)
 
     assert verdict.level == "warning"
     assert blamed in verdict.problem
@@ -80,11 +80,11 @@ def test_a_problem_names_who_is_to_blame_and_the_flag_to_change(figures: WindowF
 
 
 def test_a_window_without_a_step_is_not_called_well() -> None:
-    assert judge(window(steps=0, step_ms=None)).level == "warning"
+    assert diagnose(window(steps=0, step_ms=None)).level == "warning"
 
 
 def test_data_work_on_the_only_device_is_no_stall_and_points_to_a_second_gpu() -> None:
-    verdict = judge(
+    verdict = diagnose(
         window(
             process=0.4,
             train=0.58,
@@ -103,12 +103,12 @@ def test_data_work_on_the_only_device_is_no_stall_and_points_to_a_second_gpu() -
 def test_a_bad_stretch_is_not_hidden_by_a_good_average() -> None:
     good, bad = window(train=0.97), window(source=0.95, process=0.3, train=0.6, buffer_depth=0.0)
 
-    verdicts = judge_stage([good] * 19 + [bad])
+    verdicts = diagnose_stage([good] * 19 + [bad])
 
     assert [verdict.level for verdict in verdicts] == ["good", "warning"]
     assert "in 5 % of the time" in verdicts[1].problem
     assert "--num-workers" in verdicts[1].advice
-    assert judge_stage([good] * 100 + [bad]) == [judge(average([good] * 100 + [bad]))]
+    assert diagnose_stage([good] * 100 + [bad]) == [diagnose(average([good] * 100 + [bad]))]
 
 
 def test_an_average_weighs_windows_by_their_time() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from myxtts.config.config import XTTSConfig
 from myxtts.data.prepare import prepare
-from myxtts.training.publishing import facts_of, with_what_it_brought
+from myxtts.training.publishing import manifest_of, with_inherited
 from tests.corpus_maker import make_ljspeech, settings
 
 
@@ -16,18 +16,18 @@ def test_a_voice_knows_the_languages_of_the_clips_that_it_learnt(tmp_path: Path)
     corpus = make_ljspeech(tmp_path / "corpus", clips=2)
     prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
 
-    facts = facts_of(prepared, np.arange(2), XTTSConfig(), ())
+    manifest = manifest_of(prepared, np.arange(2), XTTSConfig(), ())
 
-    assert facts["languages"] == ["en"]
-    assert facts["learnt_from"] == [prepared.clip_list]
+    assert manifest["languages"] == ["en"]
+    assert manifest["learnt_from"] == [prepared.clip_list]
 
 
 def test_a_voice_remembers_every_corpus_that_its_run_learnt_from(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", clips=2)
     prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
 
-    first = facts_of(prepared, np.arange(2), XTTSConfig(), (), learnt_from=["other"])
-    again = facts_of(prepared, np.arange(2), XTTSConfig(), (), learnt_from=first["learnt_from"])
+    first = manifest_of(prepared, np.arange(2), XTTSConfig(), (), learnt_from=["other"])
+    again = manifest_of(prepared, np.arange(2), XTTSConfig(), (), learnt_from=first["learnt_from"])
 
     assert again["learnt_from"] == ["other", prepared.clip_list]
 
@@ -36,19 +36,19 @@ def test_a_fine_tuned_voice_keeps_the_languages_and_the_sampling_that_it_brought
     published = {"languages": ["en", "de"], "sampling": {"temperature": 0.75}, "guided": True}
     learnt = {"languages": ["fa", "de"], "longest_tokens": 9, "guided": False}
 
-    facts = with_what_it_brought(learnt, published, ["dvae", "gpt"])
+    manifest = with_inherited(learnt, published, ["dvae", "gpt"])
 
     kept = {"sampling": {"temperature": 0.75}, "guided": True}
-    assert facts == {"languages": ["en", "de", "fa"], "longest_tokens": 9, **kept}
+    assert manifest == {"languages": ["en", "de", "fa"], "longest_tokens": 9, **kept}
 
 
 def test_a_voice_that_brought_a_codec_alone_speaks_what_it_learns_itself_and_as_it_learns_it() -> None:
     published = {"languages": ["en"], "sampling": {"temperature": 0.75}, "guided": True}
 
-    assert with_what_it_brought({"languages": ["fa"]}, published, ["dvae"]) == {"languages": ["fa"]}
+    assert with_inherited({"languages": ["fa"]}, published, ["dvae"]) == {"languages": ["fa"]}
 
 
 def test_what_a_voice_of_unknown_languages_speaks_stays_unknown() -> None:
-    once = with_what_it_brought({"languages": ["fa"]}, {}, ["gpt"])
+    once = with_inherited({"languages": ["fa"]}, {}, ["gpt"])
 
-    assert once == with_what_it_brought({"languages": ["fa"]}, once, ["gpt"]) == {"languages": []}
+    assert once == with_inherited({"languages": ["fa"]}, once, ["gpt"]) == {"languages": []}

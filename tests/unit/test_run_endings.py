@@ -19,13 +19,13 @@ from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.run import _stop_signals, _to_its_end
-from myxtts.training.run_folder import RunFolder, make_room
+from myxtts.training.run import _run_and_record_end, _stop_signals
+from myxtts.training.run_folder import RunFolder, disk_full_hint
 
 
 def ended(run: Callable[[], bool], folder: Path) -> bool:
     with EventLog(folder / "events.jsonl") as events:
-        return _to_its_end(run, events, RunFolder(folder))
+        return _run_and_record_end(run, events, RunFolder(folder))
 
 
 def raising(error: BaseException) -> Callable[[], bool]:
@@ -80,7 +80,7 @@ def test_a_report_that_cannot_be_written_is_a_warning_beside_the_error(
 def test_a_full_disk_is_an_error_that_says_what_was_not_written_and_where_to_go_on(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputError, match=f"{tmp_path} cannot be written: No space left") as caught,
-        writing(tmp_path, hint=make_room()),
+        writing(tmp_path, hint=disk_full_hint()),
     ):
         Path("/dev/full").write_text("x")
 

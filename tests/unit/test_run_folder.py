@@ -14,18 +14,24 @@ import pytest
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
 from myxtts.errors import CheckpointError, TrainingError
-from myxtts.training.run_folder import RunFolder, apart, corpus_marks, from_anywhere, refuse_other_corpus
+from myxtts.training.run_folder import (
+    RunFolder,
+    corpus_marks,
+    refuse_other_corpus,
+    with_absolute_paths,
+    without_same_validation_folder,
+)
 from tests.corpus_maker import make_ljspeech, settings
 
 
 def test_a_run_knows_its_corpora_from_any_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    data = from_anywhere(DataConfig(train_data="mine", val_data="/elsewhere/held"))
+    data = with_absolute_paths(DataConfig(train_data="mine", val_data="/elsewhere/held"))
 
     monkeypatch.chdir("/")
     assert (data.train_data, data.val_data) == (str(tmp_path / "mine"), "/elsewhere/held")
-    assert from_anywhere(DataConfig(train_data="/mine")).val_data is None
+    assert with_absolute_paths(DataConfig(train_data="/mine")).val_data is None
 
 
 def test_the_training_folder_as_its_own_validation_folder_holds_out_clips_of_it(
@@ -35,9 +41,11 @@ def test_the_training_folder_as_its_own_validation_folder_holds_out_clips_of_it(
     (tmp_path / "link").symlink_to("mine")
     monkeypatch.chdir(tmp_path)
 
-    assert apart(DataConfig(train_data="mine", val_data="held")).val_data == "held"
+    assert without_same_validation_folder(DataConfig(train_data="mine", val_data="held")).val_data == "held"
     assert not caplog.text
-    assert apart(DataConfig(train_data="mine", val_data=str(tmp_path / "link"))).val_data is None
+    assert (
+        without_same_validation_folder(DataConfig(train_data="mine", val_data=str(tmp_path / "link"))).val_data is None
+    )
     assert "one clip of every 20" in caplog.text
 
 

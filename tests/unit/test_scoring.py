@@ -1,4 +1,4 @@
-"""Error rates, the table, and judges that are there, missing, or of one's own."""
+"""Error rates, the table, and metrics that are there, missing, or of one's own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from myxtts.data.prepare import prepare
 from myxtts.errors import ConfigError, MissingDependencyError
-from myxtts.evaluation import judges as judging
+from myxtts.evaluation import metrics as judging
 from myxtts.evaluation.evaluate import Row, summarise
-from myxtts.evaluation.judges import Judges, Moonshine, add_phone_judge, load_recogniser, refuse_without_judges
+from myxtts.evaluation.metrics import Metrics, Moonshine, add_phone_metric, load_recogniser, refuse_without_metrics
 from myxtts.evaluation.page import notes, text_table, write_page
 from myxtts.evaluation.scoring import (
     ErrorCount,
@@ -71,8 +71,8 @@ def test_rates_are_over_all_words_together() -> None:
     assert ErrorCount(0, 0).rate is None
 
 
-def row(system: str, **facts: object) -> Row:
-    return Row(item="1", system=system, text="<Hi>", language="en", speaker="s", **facts)  # type: ignore[arg-type]
+def row(system: str, **manifest: object) -> Row:
+    return Row(item="1", system=system, text="<Hi>", language="en", speaker="s", **manifest)  # type: ignore[arg-type]
 
 
 def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
@@ -86,20 +86,20 @@ def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
 
     assert (speech.word_error, speech.similarity, speech.right_speaker, speech.failures) == (0.25, 0.5, 0.5, 1)
     assert (real.system, real.naturalness) == ("real clip", None)
-    assert (speech.judged, real.judged) == ({"similarity": 1}, {}), "one of two has a similarity"
+    assert (speech.evaluated, real.evaluated) == ({"similarity": 1}, {}), "one of two has a similarity"
     table = text_table([speech, real]).splitlines()
     assert len({len(line) for line in table}) == 1
     assert "25.0 %" in table[1]
     assert "0.50 (1)" in table[1]
     assert "similarity" in table[0]
-    assert "naturalness" not in table[0], "a column that nobody judged"
+    assert "naturalness" not in table[0], "a column that nobody evaluated"
 
 
 def test_the_page_escapes_texts_and_says_what_is_missing(tmp_path: Path) -> None:
-    judges = Judges(missing=["naturalness needs distillmos"])
+    metrics = Metrics(missing=["naturalness needs distillmos"])
     rows = [row("speech", heard="high")]
     summaries = summarise(rows)
-    write_page(tmp_path / "e.html", "A & B", rows, summaries, notes(judges, rows, summaries), tmp_path / "sounds")
+    write_page(tmp_path / "e.html", "A & B", rows, summaries, notes(metrics, rows, summaries), tmp_path / "sounds")
 
     page = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert "&lt;Hi&gt;" in page
@@ -107,9 +107,9 @@ def test_the_page_escapes_texts_and_says_what_is_missing(tmp_path: Path) -> None
     assert "heard: high" in page
 
 
-def test_no_judge_at_all_is_an_error_with_the_cure() -> None:
+def test_no_metric_at_all_is_an_error_with_the_cure() -> None:
     with pytest.raises(MissingDependencyError) as caught:
-        refuse_without_judges(Judges(missing=["words need x"]))
+        refuse_without_metrics(Metrics(missing=["words need x"]))
 
     assert "myxtts[eval]" in caught.value.hint
 
@@ -135,13 +135,13 @@ def test_a_recogniser_of_ones_own_is_loaded_by_name(monkeypatch: pytest.MonkeyPa
             load_recogniser(wrong)
 
 
-def test_a_corpus_without_phonemes_has_no_phone_judge_and_says_so(tmp_path: Path) -> None:
-    judges = Judges()
+def test_a_corpus_without_phonemes_has_no_phone_metric_and_says_so(tmp_path: Path) -> None:
+    metrics = Metrics()
     corpus = make_ljspeech(tmp_path / "corpus", clips=2)
-    add_phone_judge(judges, corpus, prepare(str(corpus), settings(tmp_path / "cache"), workers=1), tmp_path)
+    add_phone_metric(metrics, corpus, prepare(str(corpus), settings(tmp_path / "cache"), workers=1), tmp_path)
 
-    assert judges.phones is None
-    assert "phonemes.csv" in judges.missing[0]
+    assert metrics.phones is None
+    assert "phonemes.csv" in metrics.missing[0]
 
 
 def test_a_recogniser_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

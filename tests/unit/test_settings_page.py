@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from myxtts.config.config import PARTS
+from myxtts.config.config import SECTIONS
 from myxtts.config.reference import field_help, settings_page
 from tests.processes import ROOT
 
 
-@pytest.mark.parametrize("part", sorted(PARTS))
+@pytest.mark.parametrize("part", sorted(SECTIONS))
 def test_every_setting_has_its_help(part: str) -> None:
-    assert set(field_help(PARTS[part])) == {item.name for item in dataclasses.fields(PARTS[part])}
+    assert set(field_help(SECTIONS[part])) == {item.name for item in dataclasses.fields(SECTIONS[part])}
 
 
 def test_the_page_in_docs_is_current() -> None:

@@ -139,7 +139,7 @@ def test_timings_are_written_as_json_and_srt_and_nothing_else(tmp_path: Path) ->
         write_timings(tmp_path / "t.vtt", words)
 
 
-def test_the_report_names_what_the_guards_did_and_what_was_not_spoken() -> None:
+def test_the_report_names_what_the_checks_did_and_what_was_not_spoken() -> None:
     report = SpeechReport(decoder="x", elapsed_s=1.0)
     report.pieces += [
         PieceReport(text="Fine.", seconds=1.0, attempts=1),

@@ -17,9 +17,9 @@ from myxtts.training.stage_order import (
     TRAINED_TO,
     Trained,
     published,
-    refuse_to_shift_ground,
+    refuse_if_later_stage_learnt,
     refuse_without_checkpoints,
-    refuse_without_ground,
+    refuse_without_earlier_stages,
 )
 
 ARRAYS = {"weight": np.zeros(3, np.float32)}
@@ -38,14 +38,14 @@ def trained(folder: RunFolder, stage: Stage, step: int, total_steps: int, *, in_
 def test_a_stage_may_begin_once_the_one_before_it_is_done_whatever_the_steps_of_now(folder: RunFolder) -> None:
     trained(folder, "codec", 3000, 3000)
 
-    refuse_without_ground("gpt", folder, fresh=False)
+    refuse_without_earlier_stages("gpt", folder, fresh=False)
 
 
 def test_a_stage_does_not_begin_on_one_that_stopped_halfway(folder: RunFolder) -> None:
     trained(folder, "codec", 1200, 3000)
 
     with pytest.raises(CheckpointError, match="needs stage codec, which stopped at step 1200 of 3000") as caught:
-        refuse_without_ground("gpt", folder, fresh=False)
+        refuse_without_earlier_stages("gpt", folder, fresh=False)
 
     assert "--stage codec first" in caught.value.hint
 
@@ -55,14 +55,14 @@ def test_a_stage_that_has_begun_on_such_a_one_goes_on(folder: RunFolder) -> None
     trained(folder, "codec", 1200, 3000)
     trained(folder, "gpt", 10, 6000)
 
-    refuse_without_ground("gpt", folder, fresh=False)
+    refuse_without_earlier_stages("gpt", folder, fresh=False)
 
 
 def test_a_stage_does_not_begin_on_a_voice_older_than_the_last_checkpoint(folder: RunFolder) -> None:
     trained(folder, "codec", 3000, 3000, in_voice=2500)
 
     with pytest.raises(CheckpointError, match="what stage codec learnt to step 3000") as caught:
-        refuse_without_ground("gpt", folder, fresh=False)
+        refuse_without_earlier_stages("gpt", folder, fresh=False)
 
     assert "--stage codec first" in caught.value.hint
 
@@ -73,19 +73,19 @@ def test_a_stage_without_any_ground_is_refused(folder: RunFolder, fresh: bool) -
         trained(folder, "codec", 3000, 3000)
 
     with pytest.raises(CheckpointError, match="stage gpt needs stage codec, which this run has not trained"):
-        refuse_without_ground("gpt", folder, fresh=fresh)
+        refuse_without_earlier_stages("gpt", folder, fresh=fresh)
 
 
 def test_a_stage_may_go_on_until_a_later_one_has_learnt_from_it(folder: RunFolder) -> None:
-    refuse_to_shift_ground("codec", 3000, 5000, folder)
+    refuse_if_later_stage_learnt("codec", 3000, 5000, folder)
     trained(folder, "gpt", 10, 6000)
 
     with pytest.raises(CheckpointError, match="codec is at step 3000 of 5000, and stage gpt has learnt") as caught:
-        refuse_to_shift_ground("codec", 3000, 5000, folder)
+        refuse_if_later_stage_learnt("codec", 3000, 5000, folder)
 
     assert "--stage gpt trains that one on" in caught.value.hint
     assert "--fresh" in caught.value.hint
-    refuse_to_shift_ground("gpt", 10, 6000, folder)
+    refuse_if_later_stage_learnt("gpt", 10, 6000, folder)
 
 
 def test_a_voice_says_how_far_its_weights_have_come() -> None:
@@ -96,7 +96,7 @@ def test_a_voice_says_how_far_its_weights_have_come() -> None:
     assert published({TRAINED_TO: ["gpt", 100], "parts": ["dvae", "conditioning", "gpt"]}) == gpt
     # A folder of an earlier version is taken for whole; one that the run started from has learnt nothing here.
     assert published({"parts": ["dvae", "conditioning", "gpt"]}) == Trained.to("gpt", math.inf)
-    assert published({"parts": ["dvae", "conditioning", "gpt"]}, brought=("gpt",)) < codec
+    assert published({"parts": ["dvae", "conditioning", "gpt"]}, inherited=("gpt",)) < codec
 
 
 def test_a_voice_whose_checkpoints_are_elsewhere_is_not_begun_anew(folder: RunFolder, tmp_path: Path) -> None:

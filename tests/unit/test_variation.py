@@ -17,8 +17,8 @@ from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.training.alignment import codes_of
-from myxtts.training.sources import DrawnBatches, hide_texts, vary_speed
-from myxtts.training.steps.gpt import GPTStage, with_noise
+from myxtts.training.sources import DrawnBatches, hide_texts, speed_perturbation
+from myxtts.training.steps.gpt import GPTStage, corrupt_tokens
 from tests.corpus_maker import make_ljspeech, settings
 from tests.small_model import SIZES
 
@@ -43,7 +43,7 @@ def pitch(batch: dict[str, Any], name: str = "wave") -> float:
 def test_a_varied_clip_is_the_same_sound_a_little_faster_or_slower_with_its_alignment(seed: int) -> None:
     batch = one_clip(4.0, room_s=1.0)
 
-    vary_speed(batch, 0.1, np.random.default_rng(seed))
+    speed_perturbation(batch, 0.1, np.random.default_rng(seed))
 
     speed = pitch(batch) / 200.0
     assert 0.89 < speed < 1.11
@@ -62,7 +62,7 @@ def test_the_reference_is_as_fast_as_its_clip(seed: int) -> None:
     other = one_clip(1.5, room_s=0.0, hertz=300.0)
     batch = {**one_clip(4.0, room_s=1.0), "reference": other["wave"], "reference_lengths": other["wave_lengths"]}
 
-    vary_speed(batch, 0.1, np.random.default_rng(seed))
+    speed_perturbation(batch, 0.1, np.random.default_rng(seed))
 
     assert pitch(batch, "reference") / 300.0 == pytest.approx(pitch(batch) / 200.0, abs=0.005)
     assert not batch["reference"][0, batch["reference_lengths"][0] :].any()
@@ -76,7 +76,7 @@ def test_variation_wears_off_until_every_clip_has_its_own_speed(tmp_path: Path) 
         prepared,
         clips,
         seed=0,
-        vary_speed=0.3,
+        speed_perturbation=0.3,
         varied_batches=40,
     )
     lost = []
@@ -98,7 +98,7 @@ def test_a_varied_clip_keeps_its_high_tones_and_does_not_wrap_around_where_it_is
         batch["wave"][0, :RATE] = np.clip(2 * batch["wave"][0, :RATE].astype(int), -32767, 32767)
         level = np.std(batch["wave"][0, :RATE].astype(float))
 
-        vary_speed(batch, 0.0 if seed == 0 else 0.05, np.random.default_rng(seed))
+        speed_perturbation(batch, 0.0 if seed == 0 else 0.05, np.random.default_rng(seed))
 
         heard = batch["wave"][0, 100 : batch["wave_lengths"][0] - 100].astype(float)
         assert np.std(heard) == pytest.approx(level, rel=0.15)
@@ -110,14 +110,14 @@ def test_a_varied_clip_keeps_its_high_tones_and_does_not_wrap_around_where_it_is
 def test_a_clip_without_room_behind_it_is_not_slowed_down() -> None:
     for seed in range(20):
         batch = one_clip(1.0, room_s=0.0)
-        vary_speed(batch, 0.3, np.random.default_rng(seed))
+        speed_perturbation(batch, 0.3, np.random.default_rng(seed))
         assert pitch(batch) > 195.0
 
 
 def test_the_same_draw_varies_the_same_and_another_one_differently() -> None:
     first, again, other = (one_clip(1.0, room_s=0.5) for _ in range(3))
     for batch, seed in ((first, 1), (again, 1), (other, 2)):
-        vary_speed(batch, 0.1, np.random.default_rng(seed))
+        speed_perturbation(batch, 0.1, np.random.default_rng(seed))
 
     assert np.array_equal(first["wave"], again["wave"])
     assert not np.array_equal(first["wave"], other["wave"])
@@ -126,12 +126,12 @@ def test_the_same_draw_varies_the_same_and_another_one_differently() -> None:
 def test_noise_draws_its_share_of_the_codes_anew() -> None:
     codes = tf.zeros([40, 250], tf.int32)
 
-    read = with_noise(codes, 0.25, 1024, tf.constant([3, 4])).numpy()
+    read = corrupt_tokens(codes, 0.25, 1024, tf.constant([3, 4])).numpy()
 
     assert np.mean(read != 0) == pytest.approx(0.25, abs=0.02)
     assert 0 <= read.min() < read.max() < 1024
-    assert np.array_equal(with_noise(codes, 0.25, 1024, tf.constant([3, 4])), read)
-    assert not with_noise(codes, 0.0, 1024, tf.constant([3, 4])).numpy().any()
+    assert np.array_equal(corrupt_tokens(codes, 0.25, 1024, tf.constant([3, 4])), read)
+    assert not corrupt_tokens(codes, 0.0, 1024, tf.constant([3, 4])).numpy().any()
 
 
 def test_the_texts_of_a_share_of_the_clips_are_hidden() -> None:
@@ -149,7 +149,7 @@ def test_the_gpt_reads_noise_only_while_it_learns() -> None:
     parts = GPT(config), Conditioning(config), DVAE(config)
     for part in parts:
         part.build()
-    clean, noisy = GPTStage(*parts), GPTStage(*parts, code_noise=0.5)
+    clean, noisy = GPTStage(*parts), GPTStage(*parts, token_corruption=0.5)
     mel = tf.random.stateless_normal([2, 64, 80], [1, 2])
     batch = clean.from_mels(tf.ones([2, 6], tf.int32), mel, tf.constant([6, 5]), tf.constant([64, 60]))
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
-from myxtts.training.steps.mel_loss import MelLoss, detail_lacking
+from myxtts.training.steps.mel_loss import MelLoss, measured_postfilter
 from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
 
 SEGMENT_FRAMES = 64
@@ -71,12 +71,12 @@ class CodecStage(TrainingStage):
     def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the detail that the codec's mels lack."""
         made = (self.dvae(batch["mel"], batch["mel_lengths"]) for batch in batches)
-        self.detail = {"dvae": detail_lacking(batches, made, self.dvae)}
+        self.postfilter = {"dvae": measured_postfilter(batches, made, self.dvae)}
         return {}
 
-    def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:
+    def after_update(self, batch: Tensors, auxiliary: Tensors, *, step: tf.Tensor) -> None:
         self.dvae.update_codebook(
-            aftermath["latents"], aftermath["codes"], batch["mel_lengths"], bypass=step < self._bypass_steps
+            auxiliary["latents"], auxiliary["codes"], batch["mel_lengths"], bypass=step < self._bypass_steps
         )
 
     def check(self, step: int) -> None:

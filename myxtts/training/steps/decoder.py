@@ -30,7 +30,7 @@ from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.recipes import DecoderSettings
-from myxtts.training.steps.judged import JUDGES, JudgedStage
+from myxtts.training.steps.adversarial import DISCRIMINATORS, AdversarialStage
 from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, LossTerm, Objective, Tensors
 
 LATENT_SAMPLES = FRAMES_PER_CODE * HOP
@@ -52,7 +52,7 @@ class FrozenParts:
     """Only where a pretrained one must stay as it is; without it, HiFi-GAN's stage trains its own."""
 
 
-class DecoderStage(JudgedStage):
+class DecoderStage(AdversarialStage):
     """HiFi-GAN, and the speaker encoder unless it is frozen, against discriminators that speaking never needs."""
 
     name = "decoder"
@@ -63,9 +63,9 @@ class DecoderStage(JudgedStage):
         speaker_encoder: SpeakerEncoder,
         frozen: FrozenParts,
         settings: DecoderSettings,
-        mel_only_steps: int,
+        discriminator_start: int,
     ) -> None:
-        super().__init__(mel_only_steps)
+        super().__init__(discriminator_start)
         self.hifigan, self.speaker_encoder, self.settings = hifigan, speaker_encoder, settings
         self._frozen = frozen
         self._mel = MelSpectrogram()
@@ -75,12 +75,12 @@ class DecoderStage(JudgedStage):
         self._encode = tf.function(self._latent_segments, autograph=False, input_signature=signature)
         self._speaker_vectors = tf.function(self._frozen_vectors, autograph=False, reduce_retracing=True)
 
-    def make_judges(self) -> Discriminators:
-        return Discriminators(self.settings.judge_shrink)
+    def make_discriminators(self) -> Discriminators:
+        return Discriminators(self.settings.discriminator_shrink)
 
     @property
     def layers(self) -> dict[str, Any]:
-        return {"hifigan": self.hifigan, "speaker_encoder": self.speaker_encoder, JUDGES: self.judges}
+        return {"hifigan": self.hifigan, "speaker_encoder": self.speaker_encoder, DISCRIMINATORS: self.discriminators}
 
     @property
     def learners(self) -> list[Any]:
@@ -142,11 +142,11 @@ class DecoderStage(JudgedStage):
 
     def fit_to_speak(self, step: int) -> bool:
         """Before the discriminators join it buzzes more than Griffin-Lim, which the voice has without it."""
-        return step >= self.mel_only_steps
+        return step >= self.discriminator_start
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         rows = tf.shape(batch["wave"])[0]
-        return {**dict.fromkeys(("mel", "mel_distance"), tf.cast(rows, tf.float32)), **self.judged_counts(rows)}
+        return {**dict.fromkeys(("mel", "mel_distance"), tf.cast(rows, tf.float32)), **self.adversarial_counts(rows)}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         real_BS = batch["wave"]
@@ -157,7 +157,10 @@ class DecoderStage(JudgedStage):
             speaker_BV = self.speaker_encoder(batch["speaker_wave"], training=seed is not None)
         made_BS = self.hifigan(batch["latents"], speaker_BV, training=True)
         mel = tf.reduce_mean(tf.abs(self._log_mel(real_BS) - self._log_mel(made_BS)))
-        terms = {"mel": LossTerm(mel, MEL_WEIGHT), **self.judged_terms(real_BS, made_BS, learning=seed is not None)}
+        terms = {
+            "mel": LossTerm(mel, MEL_WEIGHT),
+            **self.adversarial_terms(real_BS, made_BS, learning=seed is not None),
+        }
         return Objective(terms, {"mel_distance": mel}, {})
 
     def _log_mel(self, wave_BS: tf.Tensor) -> tf.Tensor:

@@ -29,8 +29,8 @@ _NOISE_SITE = 1 << 20
 CONDITIONING_RATE_SHARE = 1 / 3
 """Of the GPT's learning rate. The perceiver's attention has no norm before it: a little too fast, and within some
 hundred steps its latents see nothing but themselves and every reference gives the same voice, for good."""
-REFERENCE_SPREAD = "reference_spread"
-IGNORED_SPREAD = 0.05
+CONDITIONING_VARIATION = "conditioning_variation"
+COLLAPSED_VARIATION = 0.05
 """A spread of the references below this is none: it was 0.3 to 0.6 in voices that follow them, and at most 0.011 in
 those that had come to ignore them."""
 
@@ -49,7 +49,7 @@ class GPTStage(TrainingStage):
         *,
         alignment_weight: float = 0.0,
         alignment_heads: AlignmentHeads = DEFAULT_ALIGNMENT_HEADS,
-        code_noise: float = 0.0,
+        token_corruption: float = 0.0,
     ) -> None:
         self.gpt = gpt
         self.conditioning = conditioning
@@ -60,7 +60,7 @@ class GPTStage(TrainingStage):
         self._encode = tf.function(self._encode_waves, autograph=False, input_signature=signature)
         self._alignment_weight = alignment_weight
         self._alignment_heads = alignment_heads if alignment_weight else ()
-        self._code_noise = code_noise
+        self._token_corruption = token_corruption
 
     @property
     def alignment_heads(self) -> AlignmentHeads:
@@ -131,7 +131,7 @@ class GPTStage(TrainingStage):
         text, lengths_B = (batch["text"], batch["text_lengths"]), batch["code_lengths"]
         read_BT = batch["codes"]
         if seed is not None:
-            read_BT = with_noise(read_BT, self._code_noise, self.gpt.config.audio_codes, seed)
+            read_BT = corrupt_tokens(read_BT, self._token_corruption, self.gpt.config.audio_codes, seed)
         heads = self._alignment_heads if "alignment" in batch else ()
         output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
         losses = gpt_losses(self.gpt, output, *text, batch["codes"], lengths_B, alignment_BT=batch.get("alignment"))
@@ -149,16 +149,16 @@ class GPTStage(TrainingStage):
         if len({int(speaker) for batch in batches for speaker in batch["speaker"]}) < 2:
             return {}
         latents = [self.conditioning(batch["reference"], batch["reference_lengths"]).numpy() for batch in batches]
-        return {REFERENCE_SPREAD: spread_of(latents)}
+        return {CONDITIONING_VARIATION: variation_of(latents)}
 
 
-def spread_of(latents: Sequence[np.ndarray]) -> float:
+def variation_of(latents: Sequence[np.ndarray]) -> float:
     """How far the rows of all batches are from their mean, as a share of their length."""
     rows_NK = np.concatenate([own.astype(np.float64).reshape(len(own), -1) for own in latents])
     return float(np.linalg.norm(rows_NK - rows_NK.mean(axis=0)) / np.linalg.norm(rows_NK))
 
 
-def with_noise(codes_BT: tf.Tensor, share: float, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
+def corrupt_tokens(codes_BT: tf.Tensor, share: float, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
     """The codes with a share of them drawn anew from the vocabulary, decided by the seed alone."""
     kept_BT = dropout_mask(tf.shape(codes_BT), share, seed, _NOISE_SITE)
     if kept_BT is None:

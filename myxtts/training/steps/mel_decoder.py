@@ -17,29 +17,29 @@ import tensorflow as tf
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.models.gpt import GPT, GPTOutput
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
-from myxtts.models.mel_judge import MelJudge
+from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.reference_mel import reference_mel
+from myxtts.training.steps.adversarial import DISCRIMINATORS, AdversarialStage
 from myxtts.training.steps.decoder import FrozenParts
-from myxtts.training.steps.judged import JUDGES, JudgedStage
-from myxtts.training.steps.mel_loss import MelLoss, detail_lacking
+from myxtts.training.steps.mel_loss import MelLoss, measured_postfilter
 from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors
 
-OWN_TEMPERATURE = 0.7
+SAMPLED_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
-MOST_OWN = 0.5
+MAX_SAMPLED_SHARE = 0.5
 """Largest share of a clip's codes that are the GPT's own. With all of them it would read the text alone, and what it
 makes is less like the voice."""
 
 
-class MelDecoderStage(JudgedStage):
-    """The mel decoder learns, from distances and later against a judge; everything before it is frozen."""
+class MelDecoderStage(AdversarialStage):
+    """The mel decoder learns, from distances and later against a discriminator; everything before it is frozen."""
 
     name = "decoder"
     adversarial_weight = 0.1
     feature_weight = 0.5
 
-    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenParts, mel_only_steps: int) -> None:
-        super().__init__(mel_only_steps)
+    def __init__(self, mel_decoder: MelDecoder, frozen: FrozenParts, discriminator_start: int) -> None:
+        super().__init__(discriminator_start)
         self.mel_decoder = mel_decoder
         self._frozen = frozen
         self._mel = MelSpectrogram()
@@ -50,14 +50,14 @@ class MelDecoderStage(JudgedStage):
 
     @property
     def layers(self) -> dict[str, Any]:
-        return {"mel_decoder": self.mel_decoder, JUDGES: self.judges}
+        return {"mel_decoder": self.mel_decoder, DISCRIMINATORS: self.discriminators}
 
     @property
     def learners(self) -> list[Any]:
         return [self.mel_decoder]
 
-    def make_judges(self) -> MelJudge:
-        return MelJudge()
+    def make_discriminators(self) -> MelDiscriminator:
+        return MelDiscriminator()
 
     def initialise(self, seed: int) -> None:
         self.mel_decoder.begin_as(self._frozen.dvae)
@@ -99,7 +99,7 @@ class MelDecoderStage(JudgedStage):
         codes_BN, code_lengths_B = parts.dvae.encode(mel_BTM, mel_lengths_B)
         voice_BLD = parts.conditioning(reference_BTM, reference_lengths_B)
         heard = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True)
-        read_BN = with_own(codes_BN, parts.gpt, heard, MOST_OWN * draw_B)
+        read_BN = scheduled_sampling(codes_BN, parts.gpt, heard, MAX_SAMPLED_SHARE * draw_B)
         latents_BTD = parts.gpt(voice_BLD, *text, read_BN, code_lengths_B, attend_stop=True).latents_BTD
         return {
             "vectors": parts.dvae.codebook.look_up(read_BN),
@@ -120,15 +120,15 @@ class MelDecoderStage(JudgedStage):
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         rows = tf.shape(batch["mel"])[0]
-        return {**self.mel_loss.counts(batch["mel_lengths"]), **self.judged_counts(rows)}
+        return {**self.mel_loss.counts(batch["mel_lengths"]), **self.adversarial_counts(rows)}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         made_BTM, real_BTM, lengths_B = self._made(batch), batch["mel"], batch["mel_lengths"]
         terms = self.mel_loss.terms(made_BTM, real_BTM, lengths_B, scale_M=self.mel_decoder.mel_scale_M)
-        real, made = (self._as_judged(mel_BTM, lengths_B, tf.shape(real_BTM)[1]) for mel_BTM in (real_BTM, made_BTM))
-        return Objective({**terms, **self.judged_terms(real, made, learning=seed is not None)}, {}, {})
+        real, made = (self._scaled(mel_BTM, lengths_B, tf.shape(real_BTM)[1]) for mel_BTM in (real_BTM, made_BTM))
+        return Objective({**terms, **self.adversarial_terms(real, made, learning=seed is not None)}, {}, {})
 
-    def _as_judged(self, mel_BTM: tf.Tensor, lengths_B: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
+    def _scaled(self, mel_BTM: tf.Tensor, lengths_B: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
         """In standard deviations of a channel, zeros behind a clip's end."""
         decoder = self.mel_decoder
         inside_BT1 = tf.sequence_mask(lengths_B, frames, dtype=tf.float32)[:, :, None]
@@ -136,7 +136,7 @@ class MelDecoderStage(JudgedStage):
 
     def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the detail that the decoder's mels lack."""
-        self.detail = {"mel_decoder": detail_lacking(batches, map(self._made, batches), self.mel_decoder)}
+        self.postfilter = {"mel_decoder": measured_postfilter(batches, map(self._made, batches), self.mel_decoder)}
         return {}
 
     def _made(self, batch: Tensors) -> tf.Tensor:
@@ -147,14 +147,14 @@ class MelDecoderStage(JudgedStage):
         return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
 
 
-def with_own(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:
+def scheduled_sampling(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:
     """The codes with some of each clip replaced by what the GPT draws in their place, decided by `share` alone.
 
     A clip's share (0 to 1) is that of its codes that are replaced; the batch's seed too is made of the shares.
     """
     seed = tf.stack([tf.bitcast(share_B[0], tf.int32), tf.shape(share_B)[0]])
     places = tf.shape(codes_BN)
-    logits_BNK = tf.cast(heard.audio_logits_BTV[:, : places[1], : gpt.audio_start], tf.float32) / OWN_TEMPERATURE
+    logits_BNK = tf.cast(heard.audio_logits_BTV[:, : places[1], : gpt.audio_start], tf.float32) / SAMPLED_TEMPERATURE
     noise_BNK = tf.random.stateless_uniform(tf.shape(logits_BNK), seed, 1e-9, 1.0)
     drawn_BN = tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)
     chance_BN = tf.random.stateless_uniform(places, seed + 1)

@@ -12,9 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from myxtts.audio.detail import measured_gains
 from myxtts.audio.mel import N_MELS
-from myxtts.models.aligner import CTCNetwork, difference_heard, steps_of
+from myxtts.audio.postfilter import measured_gains
+from myxtts.models.aligner import CTCNetwork, ctc_perceptual_loss, steps_of
 from myxtts.training.steps.stage import LossTerm, Tensors
 
 MSE_WEIGHT = 0.5
@@ -24,18 +24,18 @@ class MelLoss:
     """The terms `l1` and `mse` in standard deviations of a channel and, once there is a listener, `heard`."""
 
     def __init__(self) -> None:
-        self._listener: CTCNetwork | None = None
-        self._listening_weight = 0.0
+        self._ctc_network: CTCNetwork | None = None
+        self._ctc_loss_weight = 0.0
 
-    def listen_with(self, listener: CTCNetwork, weight: float) -> None:
+    def add_ctc_loss(self, listener: CTCNetwork, weight: float) -> None:
         """Learn also from what a trained aligner hears."""
-        self._listener, self._listening_weight = listener, weight
+        self._ctc_network, self._ctc_loss_weight = listener, weight
 
     def counts(self, lengths_B: tf.Tensor) -> dict[str, tf.Tensor]:
         frames = tf.cast(tf.reduce_sum(lengths_B), tf.float32)
         counts = {"l1": frames, "mse": frames}
-        if self._listener is not None:
-            counts["heard"] = tf.cast(tf.reduce_sum(steps_of(lengths_B)), tf.float32)
+        if self._ctc_network is not None:
+            counts["ctc"] = tf.cast(tf.reduce_sum(steps_of(lengths_B)), tf.float32)
         return counts
 
     def terms(
@@ -50,13 +50,13 @@ class MelLoss:
             "l1": LossTerm(tf.reduce_sum(tf.abs(error_BTM)) / values),
             "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, MSE_WEIGHT),
         }
-        if self._listener is not None:
-            heard = difference_heard(self._listener, made_BTM, real_BTM, lengths_B)
-            terms["heard"] = LossTerm(heard, self._listening_weight)
+        if self._ctc_network is not None:
+            heard = ctc_perceptual_loss(self._ctc_network, made_BTM, real_BTM, lengths_B)
+            terms["ctc"] = LossTerm(heard, self._ctc_loss_weight)
         return terms
 
 
-def detail_lacking(batches: Sequence[Tensors], made: Iterable[tf.Tensor], decoder: Any) -> list[float]:
+def measured_postfilter(batches: Sequence[Tensors], made: Iterable[tf.Tensor], decoder: Any) -> list[float]:
     """How much smoother the mels that a decoder made of some batches are than the real ones."""
     pairs = (
         (real_TM[:length], made_TM[:length])

@@ -4,8 +4,9 @@ A loss term is a mean over some positions of a replica's batch; `counts` says ov
 means by their counts over all replicas, so that a batch split over devices gives the gradient of the whole batch. A
 figure without a count is shown as the mean over the replicas.
 
-Where parts learn against each other a stage has several players: each has variables of its own and learns from the
-terms that name it. The first player is the one that the stage is for; the stage's loss is the sum of its terms.
+An adversarial stage has two parameter groups, generator and discriminator: each has variables of its own and learns
+from the terms that name it. The first group is the one that the stage is for; the stage's loss is the sum of its
+terms.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ LENGTHS_B = tf.TensorSpec([None], tf.int32)
 """What host batches hold, of any size: the producer's functions are traced once for all of them."""
 
 
-MODEL = "model"
-"""The only player of most stages."""
+GENERATOR = "generator"
+"""The only group of most stages."""
 
 
 class LossTerm(NamedTuple):
@@ -37,7 +38,7 @@ class LossTerm(NamedTuple):
 
     mean: tf.Tensor
     weight: Any = 1.0
-    player: str = MODEL
+    group: str = GENERATOR
 
 
 class Objective(NamedTuple):
@@ -45,17 +46,15 @@ class Objective(NamedTuple):
 
     terms: dict[str, LossTerm]
     figures: dict[str, tf.Tensor]
-    aftermath: dict[str, tf.Tensor]
+    auxiliary: dict[str, tf.Tensor]
 
-    def weighted(self, shares: Tensors, players: Iterable[str]) -> dict[str, dict[str, tf.Tensor]]:
-        """For each player its terms by name, each times its weight and this replica's share of its positions."""
+    def weighted(self, shares: Tensors, parameter_groups: Iterable[str]) -> dict[str, dict[str, tf.Tensor]]:
+        """For each group its terms by name, each times its weight and this replica's share of its positions."""
         return {
-            player: {
-                name: term.weight * term.mean * shares[name]
-                for name, term in self.terms.items()
-                if term.player == player
+            group: {
+                name: term.weight * term.mean * shares[name] for name, term in self.terms.items() if term.group == group
             }
-            for player in players
+            for group in parameter_groups
         }
 
 
@@ -67,8 +66,8 @@ class TrainingStage(abc.ABC):
     """Processed batches that `fit_to` wants to see before the first step."""
     slower_layers: ClassVar[Mapping[str, float]] = {}
     """Layers that learn at a share of the stage's learning rate, by name."""
-    detail: Mapping[str, list[float]] = MappingProxyType({})
-    """For the part that makes mels, what `look_over` found that they lack: see `myxtts.audio.detail`."""
+    postfilter: Mapping[str, list[float]] = MappingProxyType({})
+    """For the part that makes mels, what `look_over` found that they lack: see `myxtts.audio.postfilter`."""
 
     @property
     @abc.abstractmethod
@@ -76,9 +75,9 @@ class TrainingStage(abc.ABC):
         """The layers that this stage trains, by name: what is checkpointed."""
 
     @property
-    def players(self) -> dict[str, list[Any]]:
-        """The variables of each player, the stage's own first; no variable has two players."""
-        return {MODEL: [v for layer in self.layers.values() for v in layer.trainable_variables]}
+    def parameter_groups(self) -> dict[str, list[Any]]:
+        """The variables of each group, the stage's own first; no variable has two parameter_groups."""
+        return {GENERATOR: [v for layer in self.layers.values() for v in layer.trainable_variables]}
 
     def build(self) -> None:  # noqa: B027
         """Make what only training needs; called once, under the strategy's scope and the model's device."""
@@ -125,7 +124,7 @@ class TrainingStage(abc.ABC):
         """Figures that held-out batches give together, beside the means of their losses; none by default."""
         return {}
 
-    def after_update(self, batch: Tensors, aftermath: Tensors, *, step: tf.Tensor) -> None:  # noqa: B027
+    def after_update(self, batch: Tensors, auxiliary: Tensors, *, step: tf.Tensor) -> None:  # noqa: B027
         """What changes beside the optimiser's variables after a step; nothing by default."""
 
     def check(self, step: int) -> None:  # noqa: B027
@@ -133,7 +132,7 @@ class TrainingStage(abc.ABC):
 
     @property
     def trainable_variables(self) -> list[Any]:
-        return [v for variables in self.players.values() for v in variables]
+        return [v for variables in self.parameter_groups.values() for v in variables]
 
     @property
     def rate_shares(self) -> list[float]:

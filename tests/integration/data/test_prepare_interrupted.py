@@ -17,9 +17,9 @@ from myxtts.data.batching import batches
 from myxtts.data.commits import read_part
 from myxtts.data.corpora import Entry, list_corpus
 from myxtts.data.corpora.audio_files import AudioFile
-from myxtts.data.part_pool import PartJob, run_parts
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import open_prepared
+from myxtts.data.shard_pool import ShardJob, run_parts
 from myxtts.errors import DataError
 from myxtts.text.tokenizer import train_tokenizer
 from tests.corpus_maker import batch_digest, folder_digest, make_ljspeech, settings
@@ -122,7 +122,7 @@ def test_a_clip_that_hangs_its_decoder_is_refused_and_the_rest_goes_on(corpus: P
     setup = {"folder": str(tmp_path), "settings": {}, "tokenizer": str(tmp_path / "tokenizer.json")}
 
     outcomes: list[bool] = []
-    run_parts([PartJob(0, entries)], setup, workers=1, on_clip=outcomes.append, timeout_seconds=4)
+    run_parts([ShardJob(0, entries)], setup, workers=1, on_clip=outcomes.append, timeout_seconds=4)
 
     result = read_part(tmp_path, 0)
     assert result is not None
@@ -141,7 +141,7 @@ def test_a_worker_leaves_no_copy_of_espeaks_library_behind(
     train_tokenizer("phonemes", [("abc", "en")], 300).save(tmp_path / "tokenizer.json")
     setup = {"folder": str(tmp_path), "settings": {}, "tokenizer": str(tmp_path / "tokenizer.json")}
 
-    run_parts([PartJob(0, list_corpus(corpus).entries[:2])], setup, workers=1, on_clip=lambda refused: None)
+    run_parts([ShardJob(0, list_corpus(corpus).entries[:2])], setup, workers=1, on_clip=lambda refused: None)
 
     assert list((tmp_path / "scratch").iterdir()) == []
 

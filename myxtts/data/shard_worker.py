@@ -1,6 +1,6 @@
 """A worker process of `prepare`: takes parts as JSON lines on its input, answers on its output, ends with its parent.
 
-Started as `python -m myxtts.data.part_worker`, not through `multiprocessing`: the parent's `__main__` is not imported,
+Started as `python -m myxtts.data.shard_worker`, not through `multiprocessing`: the parent's `__main__` is not imported,
 a TensorFlow that the parent may hold is not forked, and a killed parent closes the pipe, which ends the worker.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from myxtts.config.data import DataConfig
 from myxtts.data.commits import entry_from_json
-from myxtts.data.parts import process_part
+from myxtts.data.shard_jobs import process_part
 from myxtts.data.shards import ShardWriteError
 from myxtts.errors import MyXTTSError
 from myxtts.text.tokenizer import load_tokenizer

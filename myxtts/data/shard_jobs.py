@@ -10,7 +10,7 @@ import numpy as np
 
 from myxtts.config.data import DataConfig
 from myxtts.data.clips import load_clip
-from myxtts.data.commits import PartResult, commit_part, shard_path
+from myxtts.data.commits import ShardResult, commit_part, shard_path
 from myxtts.data.corpora import Entry, Refusal
 from myxtts.data.records import ClipRecord, encode_record
 from myxtts.data.shards import write_shard
@@ -29,13 +29,13 @@ def process_part(
     *,
     skip: dict[str, str] | None = None,
     on_clip: Callable[[str, bool | None], None] | None = None,
-) -> PartResult:
+) -> ShardResult:
     """Prepare a part's clips and commit them.
 
     `skip` maps ids to the reason why they are not even tried. `on_clip(id, refused)` is called before each clip with
     None and after it with the outcome.
     """
-    result = PartResult()
+    result = ShardResult()
 
     def records() -> Iterator[bytes]:
         for entry in entries:
@@ -76,7 +76,7 @@ def prepare_clip(entry: Entry, config: DataConfig, tokenizer: Tokenizer) -> Clip
     return ClipRecord(wave, np.array(tokens, np.int32), entry.id, entry.text, entry.speaker, entry.language)
 
 
-def _count(result: PartResult, record: ClipRecord, entry: Entry, tokenizer: Tokenizer) -> None:
+def _count(result: ShardResult, record: ClipRecord, entry: Entry, tokenizer: Tokenizer) -> None:
     result.wave_samples.append(len(record.wave))
     result.text_tokens.append(len(record.tokens))
     result.speakers.append(record.speaker)

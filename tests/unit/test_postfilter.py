@@ -1,4 +1,4 @@
-"""Detail that decoders smooth away: measured against real speech, and given back."""
+"""Postfilter that decoders smooth away: measured against real speech, and given back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.fft import dct
 
-from myxtts.audio.detail import ENVELOPE, LARGEST_GAIN, SHARE, Detail, measured_gains
 from myxtts.audio.mel import N_MELS
+from myxtts.audio.postfilter import ENVELOPE, LARGEST_GAIN, SHARE, Postfilter, measured_gains
 
 SHIFT = np.linspace(-7.0, -4.0, N_MELS)
 SCALE = np.linspace(1.0, 2.5, N_MELS)
@@ -25,7 +25,7 @@ def cepstrum(mel_TM: np.ndarray) -> np.ndarray:
 def smoothed(mel_TM: np.ndarray, first: int, factor: float) -> np.ndarray:
     """The mel with the cepstral coefficients from `first` on made smaller."""
     factors = np.where(np.arange(N_MELS) < first, 1.0, factor)
-    return np.asarray(Detail(factors, SHIFT, SCALE).given_back(mel_TM.astype(np.float32)))
+    return np.asarray(Postfilter(factors, SHIFT, SCALE).apply(mel_TM.astype(np.float32)))
 
 
 def test_what_was_smoothed_away_is_measured_where_it_lacks() -> None:
@@ -41,7 +41,7 @@ def test_it_is_given_back() -> None:
     real = speech()
     made = smoothed(real, 10, 0.5)
 
-    sharper = Detail(measured_gains([(real, made)], SHIFT, SCALE), SHIFT, SCALE).given_back(made)
+    sharper = Postfilter(measured_gains([(real, made)], SHIFT, SCALE), SHIFT, SCALE).apply(made)
 
     assert np.abs(cepstrum(sharper)[:, :10] - cepstrum(real)[:, :10]).max() < 1e-4
     left = np.std(cepstrum(sharper), axis=0) / np.std(cepstrum(real), axis=0)
@@ -60,4 +60,4 @@ def test_without_speech_to_measure_on_nothing_is_changed() -> None:
     made = speech().astype(np.float32)
 
     assert measured_gains([], SHIFT, SCALE) == NOTHING_LACKS
-    np.testing.assert_allclose(Detail(NOTHING_LACKS, SHIFT, SCALE).given_back(made), made, atol=1e-5)
+    np.testing.assert_allclose(Postfilter(NOTHING_LACKS, SHIFT, SCALE).apply(made), made, atol=1e-5)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.models.gpt import GPT
-from myxtts.models.sampling import SamplingTensors, random_numbers, sampling_tensors
+from myxtts.synthesis.sampling import SamplingTensors, random_numbers, sampling_tensors
 
 
 class Request(NamedTuple):
@@ -38,8 +38,8 @@ class Request(NamedTuple):
         """The logits to draw from, one row for each text."""
         if self.guidance is None:
             return logits_BV
-        told_BV, untold_BV = tf.split(logits_BV, 2)
-        return untold_BV + self.guidance * (told_BV - untold_BV)
+        conditional_BV, unconditional_BV = tf.split(logits_BV, 2)
+        return unconditional_BV + self.guidance * (conditional_BV - unconditional_BV)
 
     def for_all(self, drawn_B: tf.Tensor) -> tf.Tensor:
         """What was drawn for each text, for all rows."""

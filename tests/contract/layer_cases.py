@@ -18,7 +18,7 @@ from myxtts.models.discriminators import Discriminators, adversarial_loss, discr
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
-from myxtts.models.mel_judge import MelJudge
+from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.steps.codec import CodecStage
 
@@ -104,7 +104,7 @@ def _wave_inputs(lengths: list[int]) -> Inputs:
     return {"wave": _noise(lengths, 1, 0.1)[:, :, 0], "lengths": np.array(lengths, np.int32)}
 
 
-def _judging_loss(layer: Discriminators | MelJudge, real: np.ndarray) -> tf.Tensor:
+def _judging_loss(layer: Discriminators | MelDiscriminator, real: np.ndarray) -> tf.Tensor:
     of_real, of_made = layer(real), layer(0.5 * real)
     return discriminator_loss(of_real, of_made) + adversarial_loss(of_made) + feature_loss(of_real, of_made)
 
@@ -157,8 +157,8 @@ CASES = [
         lengths=((3000, 3000), (3500, 3500), (4000, 4000), (4096, 4096)),
     ),
     LayerCase(
-        name="mel_judge",
-        build=lambda: _built(MelJudge()),
+        name="mel_discriminator",
+        build=lambda: _built(MelDiscriminator()),
         inputs=_dvae_inputs,
         run=lambda layer, inputs: layer(inputs["mel"])[0][0],
         loss=lambda layer, inputs: _judging_loss(layer, inputs["mel"]),

@@ -32,7 +32,7 @@ _IDLE_ENDS_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class PartJob:
+class ShardJob:
     """One part to be made."""
 
     part: int
@@ -48,7 +48,7 @@ class WorkerDiedError(Exception):
         self.how = how
 
 
-class PartWorker:
+class ShardWorker:
     """One worker process; `run` prepares a part in it and reports each clip."""
 
     def __init__(self, setup: dict[str, Any], log: Path) -> None:
@@ -57,7 +57,7 @@ class PartWorker:
         with log.open("ab") as errors:
             # A session of its own: Ctrl-C reaches the parent only, which then ends the workers.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "myxtts.data.part_worker"],
+                [sys.executable, "-m", "myxtts.data.shard_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -67,7 +67,7 @@ class PartWorker:
         self._pending = b""
         self._send(setup)
 
-    def run(self, job: PartJob, skip: dict[str, str], on_clip: Callable[[bool], None], timeout_seconds: float) -> None:
+    def run(self, job: ShardJob, skip: dict[str, str], on_clip: Callable[[bool], None], timeout_seconds: float) -> None:
         self._send({"part": job.part, "entries": [entry_to_json(entry) for entry in job.entries], "skip": skip})
         clip_id = ""
         while True:
@@ -130,7 +130,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def run_parts(
-    jobs: list[PartJob],
+    jobs: list[ShardJob],
     setup: dict[str, Any],
     *,
     workers: int,
@@ -138,7 +138,7 @@ def run_parts(
     timeout_seconds: float = CLIP_TIMEOUT_SECONDS,
 ) -> None:
     """Make all parts; the first failure to write stops the rest and is raised, with finished parts kept."""
-    waiting: queue.SimpleQueue[PartJob] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[ShardJob] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
     failures: list[BaseException] = []
@@ -187,9 +187,9 @@ class _Lane:
     ) -> None:
         self._setup, self._log, self._on_clip = setup, log, on_clip
         self._stop, self._timeout_seconds = stop, timeout_seconds
-        self._worker = PartWorker(setup, log)
+        self._worker = ShardWorker(setup, log)
 
-    def make_all(self, waiting: queue.SimpleQueue[PartJob]) -> None:
+    def make_all(self, waiting: queue.SimpleQueue[ShardJob]) -> None:
         """Make parts until none is left or another lane failed."""
         try:
             while not self._stop.is_set():
@@ -199,7 +199,7 @@ class _Lane:
         finally:
             self._worker.close()
 
-    def _make(self, job: PartJob) -> None:
+    def _make(self, job: ShardJob) -> None:
         crashes: dict[str, list[str]] = {}
         reported = 0
         while True:
@@ -227,4 +227,4 @@ class _Lane:
                         hint="run with --workers 1 to see the error itself",
                     ) from death
                 self._worker.close()
-                self._worker = PartWorker(self._setup, self._log)
+                self._worker = ShardWorker(self._setup, self._log)

@@ -1,4 +1,4 @@
-"""What a voice is judged with: no clip that it learnt, and no clip compared with itself."""
+"""What a voice is evaluated with: no clip that it learnt, and no clip compared with itself."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from myxtts.data.prepare import prepare
 from myxtts.errors import DataError, JudgeError, OutputError, SynthesisError
 from myxtts.evaluation.evaluate import Item
 from myxtts.evaluation.items import holds_all_out, refuse_other_clips
-from myxtts.evaluation.judges import Judges
+from myxtts.evaluation.metrics import Metrics
 from myxtts.evaluation.run import evaluate_into
 from myxtts.models.weights import save_arrays
 from myxtts.synthesis.voice import CONFIG_FILE, LEARNT_FROM
 from tests.corpus_maker import make_ljspeech, settings
 
 
-def test_a_run_with_a_validation_folder_is_judged_with_all_of_that_folder(tmp_path: Path) -> None:
+def test_a_run_with_a_validation_folder_is_evaluated_with_all_of_that_folder(tmp_path: Path) -> None:
     config = DataConfig(train_data=str(tmp_path / "train"), val_data=str(tmp_path / "x" / ".." / "val"))
 
     assert holds_all_out(config, tmp_path / "val")
@@ -50,7 +50,7 @@ def test_a_folder_that_the_run_does_not_know_is_taken_only_where_all_of_it_was_n
     assert "--all-clips" in caught.value.hint
 
 
-def test_an_exported_voice_that_learnt_all_of_its_folder_is_judged_only_with_clips_that_were_never_heard(
+def test_an_exported_voice_that_learnt_all_of_its_folder_is_evaluated_only_with_clips_that_were_never_heard(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(DataError, match="exported from a run with --val-data") as caught:
@@ -60,11 +60,11 @@ def test_an_exported_voice_that_learnt_all_of_its_folder_is_judged_only_with_cli
 
 
 class Mute:
-    """A voice that cannot speak: only real clips are judged."""
+    """A voice that cannot speak: only real clips are evaluated."""
 
     codec = None
 
-    def speak(self, text: str, **manner: Any) -> Any:
+    def speak(self, text: str, **options: Any) -> Any:
         raise SynthesisError("it is mute", hint="train it")
 
 
@@ -77,11 +77,11 @@ class FirstSample:
         return np.eye(4, dtype=np.float32)[round(float(wave[0]) * 4)]
 
 
-def test_a_place_that_cannot_be_written_is_named_before_anything_is_judged(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_evaluated(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(OutputError, match=r"file/below cannot be written: Not a directory"):
-        evaluate_into(tmp_path / "file" / "below", "A test", Mute(), Judges(), [], {})
+        evaluate_into(tmp_path / "file" / "below", "A test", Mute(), Metrics(), [], {})
 
 
 def test_a_clip_is_never_compared_with_itself(tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ def test_a_clip_is_never_compared_with_itself(tmp_path: Path) -> None:
         Item(id="c", text="three", language="en", speaker="omid", reference=third, real=third),
     ]
 
-    result = evaluate_into(tmp_path, "A test", Mute(), Judges(speaker=FirstSample()), items, {})
+    result = evaluate_into(tmp_path, "A test", Mute(), Metrics(speaker=FirstSample()), items, {})
 
     rows = json.loads(result.json.read_text(encoding="utf-8"))["utterances"]
-    judged = {row["item"]: (row["similarity"], row["right_speaker"]) for row in rows if row["system"] == "real clip"}
-    assert judged == {"a": (0.0, False), "b": (0.0, False), "c": (None, None)}
+    evaluated = {row["item"]: (row["similarity"], row["right_speaker"]) for row in rows if row["system"] == "real clip"}
+    assert evaluated == {"a": (0.0, False), "b": (0.0, False), "c": (None, None)}
 
 
 def two_clips_each(*speakers: str) -> list[Item]:
@@ -116,11 +116,11 @@ def test_silence_is_not_the_right_voice_where_there_are_two(
 ) -> None:
     items = two_clips_each(*speakers)
 
-    result = evaluate_into(tmp_path, "A test", Mute(), Judges(speaker=FirstSample()), items, {})
+    result = evaluate_into(tmp_path, "A test", Mute(), Metrics(speaker=FirstSample()), items, {})
 
     speech = result.summaries[0]
     assert (speech.system, speech.right_speaker, speech.failures) == ("speech", share, len(items))
-    assert (speech.similarity, speech.judged) == (None, {})
+    assert (speech.similarity, speech.evaluated) == (None, {})
 
 
 class EnglishPhones:
@@ -140,14 +140,14 @@ def test_phones_of_a_language_that_was_never_learnt_are_not_counted(tmp_path: Pa
         for language, text in (("en", "one"), ("de", "eins"))
     ]
 
-    result = evaluate_into(tmp_path, "A test", Mute(), Judges(phones=EnglishPhones()), items, {})
+    result = evaluate_into(tmp_path, "A test", Mute(), Metrics(phones=EnglishPhones()), items, {})
 
     rows = json.loads(result.json.read_text(encoding="utf-8"))["utterances"]
     counted = {(row["item"], row["system"]): row["phones"] is not None for row in rows}
     assert counted == {
         ("en", "speech"): True, ("en", "real clip"): True, ("de", "speech"): False, ("de", "real clip"): False,
     }  # fmt: skip
-    assert [line.judged for line in result.summaries] == [{"phone_error": 1}, {"phone_error": 1}]
+    assert [line.evaluated for line in result.summaries] == [{"phone_error": 1}, {"phone_error": 1}]
     assert "100.0 % (1)" in result.table
 
 
@@ -167,26 +167,26 @@ class Moody:
         return "one"
 
 
-def test_a_judge_that_fails_on_a_sound_costs_that_score_and_is_named(tmp_path: Path) -> None:
+def test_a_metric_that_fails_on_a_sound_costs_that_score_and_is_named(tmp_path: Path) -> None:
     items = two_clips_each("anna", "omid")
 
-    result = evaluate_into(tmp_path, "A test", Mute(), Judges(recogniser=Moody({1, 2, 4})), items, {})
+    result = evaluate_into(tmp_path, "A test", Mute(), Metrics(recogniser=Moody({1, 2, 4})), items, {})
 
     rows = [row for row in json.loads(result.json.read_text(encoding="utf-8"))["utterances"] if row["path"]]
-    assert [row["judge_errors"] for row in rows] == [
+    assert [row["metric_errors"] for row in rows] == [
         {"moody": "ZeroDivisionError: the ear is full"}, {"moody": "ZeroDivisionError: the ear is full"}, {},
         {"moody": "ZeroDivisionError: the ear is full"},
     ]  # fmt: skip
     real = result.summaries[1]
-    assert (real.word_error, real.judged) == (0.0, {"word_error": 1, "character_error": 1})
+    assert (real.word_error, real.evaluated) == (0.0, {"word_error": 1, "character_error": 1})
     assert any("moody failed on 3 sounds, first on anna-0 (real clip)" in note for note in result.notes)
     assert "the ear is full" in result.page.read_text(encoding="utf-8")
 
 
-def test_a_judge_that_fails_on_all_first_sounds_ends_the_evaluation_with_its_way_out(tmp_path: Path) -> None:
+def test_a_metric_that_fails_on_all_first_sounds_ends_the_evaluation_with_its_way_out(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match=r"moody failed on each of the first 3 sounds.*the ear is full") as caught:
         evaluate_into(
-            tmp_path, "A test", Mute(), Judges(recogniser=Moody({1, 2, 3})), two_clips_each("anna", "omid"), {}
+            tmp_path, "A test", Mute(), Metrics(recogniser=Moody({1, 2, 3})), two_clips_each("anna", "omid"), {}
         )
 
     assert "--asr none" in caught.value.hint
@@ -197,17 +197,17 @@ def test_an_answer_that_is_no_text_is_the_recognisers_error(tmp_path: Path) -> N
         def transcribe(self, wave: np.ndarray, sample_rate: int) -> Any:
             return None
 
-    result = evaluate_into(tmp_path, "A test", Mute(), Judges(recogniser=Wordless(set())), two_clips_each("anna"), {})
+    result = evaluate_into(tmp_path, "A test", Mute(), Metrics(recogniser=Wordless(set())), two_clips_each("anna"), {})
 
     assert any("it answered None, which is no text" in note for note in result.notes)
 
 
-def test_what_was_judged_before_an_interruption_stays_and_says_that_it_is_not_all(tmp_path: Path) -> None:
+def test_what_was_evaluated_before_an_interruption_stays_and_says_that_it_is_not_all(tmp_path: Path) -> None:
     class Interrupted(Mute):
-        def speak(self, text: str, **manner: Any) -> Any:
+        def speak(self, text: str, **options: Any) -> Any:
             if text == "stop":
                 raise KeyboardInterrupt
-            return super().speak(text, **manner)
+            return super().speak(text, **options)
 
     clip = np.zeros(400, np.float32)
     items = [
@@ -215,12 +215,12 @@ def test_what_was_judged_before_an_interruption_stays_and_says_that_it_is_not_al
     ]
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate_into(tmp_path, "A test", Interrupted(), Judges(), items, {})
+        evaluate_into(tmp_path, "A test", Interrupted(), Metrics(), items, {})
 
     content = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
-    assert (content["texts"], content["texts_judged"]) == (2, 1)
+    assert (content["texts"], content["texts_evaluated"]) == (2, 1)
     assert {row["item"] for row in content["utterances"]} == {"one"}
-    assert "1 of 2 texts were judged" in (tmp_path / "evaluation.html").read_text(encoding="utf-8")
+    assert "1 of 2 texts were evaluated" in (tmp_path / "evaluation.html").read_text(encoding="utf-8")
 
 
 def test_held_out_clips_of_a_folder_that_has_changed_since_are_refused(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_held_out_clips_of_a_folder_that_has_changed_since_are_refused(tmp_path:
     refuse_other_clips(config, tmp_path / "elsewhere", learnt_from=["a"], now="b")
 
 
-def test_an_exported_voice_is_judged_with_held_out_clips_only_of_the_corpus_that_it_learnt(tmp_path: Path) -> None:
+def test_an_exported_voice_is_evaluated_with_held_out_clips_only_of_the_corpus_that_it_learnt(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"whether the voice learnt .* is not known"):
         refuse_other_clips(DataConfig(), tmp_path / "any", learnt_from=["a"], now="b")
     refuse_other_clips(DataConfig(), tmp_path / "any", learnt_from=["a"], now="a")
@@ -249,7 +249,7 @@ def test_where_nothing_is_known_of_the_clips_that_were_learnt_nothing_is_refused
         refuse_other_clips(config, tmp_path, learnt_from=learnt_from, now=now)
 
 
-def test_a_voice_is_not_judged_with_held_out_clips_once_its_folder_has_lost_one(tmp_path: Path) -> None:
+def test_a_voice_is_not_evaluated_with_held_out_clips_once_its_folder_has_lost_one(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 3)
     data = settings(tmp_path / "cache", train_data=str(corpus))
     learnt = prepare(corpus, data, workers=1)

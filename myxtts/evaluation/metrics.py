@@ -1,6 +1,6 @@
 """Outside ears: a recogniser, a speaker encoder and a model of naturalness that never see training.
 
-Each is optional. `find_judges` loads those that are installed and says which are missing and how to get them. Another
+Each is optional. `find_metrics` loads those that are installed and says which are missing and how to get them. Another
 recogniser is any object with a `name`, its `languages` and `transcribe`, named as "package.module:factory".
 """
 
@@ -77,7 +77,7 @@ class PhoneJudge(Protocol):
 
 
 @dataclass
-class Judges:
+class Metrics:
     """Those that are here, and why the others are not."""
 
     recogniser: Recogniser | None = None
@@ -87,20 +87,20 @@ class Judges:
     missing: list[str] = field(default_factory=list)
 
 
-def find_judges(recogniser: str = "moonshine") -> Judges:
-    """Load what is installed. A recogniser that was named and cannot be loaded is an error, as is having no judge."""
-    judges = Judges()
+def find_metrics(recogniser: str = "moonshine") -> Metrics:
+    """Load what is installed. A recogniser that was named and cannot be loaded is an error, as is having no metric."""
+    metrics = Metrics()
     if recogniser == "moonshine":
-        judges.recogniser = _if_installed(judges, "intelligibility", ("moonshine_voice",), Moonshine)
+        metrics.recogniser = _if_installed(metrics, "intelligibility", ("moonshine_voice",), Moonshine)
     elif recogniser != "none":
-        judges.recogniser = load_recogniser(recogniser)
-    judges.speaker = _if_installed(judges, "speaker similarity", ("resemblyzer", "torch"), Resemblyzer)
-    judges.naturalness = _if_installed(judges, "naturalness", ("distillmos", "torch"), DistillMos)
-    return judges
+        metrics.recogniser = load_recogniser(recogniser)
+    metrics.speaker = _if_installed(metrics, "speaker similarity", ("resemblyzer", "torch"), Resemblyzer)
+    metrics.naturalness = _if_installed(metrics, "naturalness", ("distillmos", "torch"), DistillMos)
+    return metrics
 
 
-def add_phone_judge(
-    judges: Judges,
+def add_phone_metric(
+    metrics: Metrics,
     corpus: Path,
     prepared: PreparedCorpus,
     cache: Path,
@@ -108,16 +108,16 @@ def add_phone_judge(
 ) -> None:
     """The recogniser of a corpus's own sounds, trained on its recordings on first use; needs its phonemes.csv."""
     if not (corpus / "phonemes.csv").is_file():
-        judges.missing.append(f"phone errors need {corpus / 'phonemes.csv'}, which is not there")
+        metrics.missing.append(f"phone errors need {corpus / 'phonemes.csv'}, which is not there")
         return
     from myxtts.evaluation.phones import recogniser_of  # brings TensorFlow
 
-    judges.phones = recogniser_of(corpus, prepared, cache, progress=progress)
+    metrics.phones = recogniser_of(corpus, prepared, cache, progress=progress)
 
 
-def refuse_without_judges(judges: Judges) -> None:
-    if not any((judges.recogniser, judges.phones, judges.speaker, judges.naturalness)):
-        raise MissingDependencyError(f"no judge is installed: {'; '.join(judges.missing)}", hint=INSTALL)
+def refuse_without_metrics(metrics: Metrics) -> None:
+    if not any((metrics.recogniser, metrics.phones, metrics.speaker, metrics.naturalness)):
+        raise MissingDependencyError(f"no metric is installed: {'; '.join(metrics.missing)}", hint=INSTALL)
 
 
 def load_recogniser(name: str) -> Recogniser:
@@ -137,16 +137,16 @@ def load_recogniser(name: str) -> Recogniser:
     return made
 
 
-def _if_installed(judges: Judges, what: str, modules: tuple[str, ...], judge: Any) -> Any:
+def _if_installed(metrics: Metrics, what: str, modules: tuple[str, ...], metric: Any) -> Any:
     absent = [module for module in modules if importlib.util.find_spec(module) is None]
     if absent:
-        judges.missing.append(f"{what} needs {absent[0]}, which is not installed")
+        metrics.missing.append(f"{what} needs {absent[0]}, which is not installed")
         return None
     try:
-        return judge()
+        return metric()
     except Exception as error:  # noqa: BLE001 - others' code
-        # A judge that is installed and broken (a C++ library of another version) is missing too, with its reason.
-        judges.missing.append(f"{what}: {judge.__name__} does not load: {reason_of(error)}")
+        # A metric that is installed and broken (a C++ library of another version) is missing too, with its reason.
+        metrics.missing.append(f"{what}: {metric.__name__} does not load: {reason_of(error)}")
         return None
 
 
@@ -214,7 +214,7 @@ class DistillMos:
 
 @contextmanager
 def _stand_ins(modules: Iterable[types.ModuleType]) -> Iterator[None]:
-    """Modules that a judge imports and never needs, in the place of ones that are missing or do not load."""
+    """Modules that a metric imports and never needs, in the place of ones that are missing or do not load."""
     added = [module.__name__ for module in modules if module.__name__ not in sys.modules]
     sys.modules.update({module.__name__: module for module in modules if module.__name__ in added})
     try:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import HOP
 from myxtts.config.model import FRAMES_PER_CODE
+from myxtts.data.alignments import Alignments
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.training.alignment import Alignments
 
 FADE_SAMPLES = 128
 """Samples in which one clip gives way to the other, so that the join does not click."""
@@ -45,7 +45,7 @@ class Sentence(NamedTuple):
     """The index of the token that each code belongs to."""
 
 
-class Splicer:
+class Concatenator:
     """Gives a share of a batch's clips another end, of the same speaker in the same language."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Splicer:
         self._alike = dict(zip(kinds.tolist(), np.split(sorted_clips, starts[1:]), strict=True))
         self.borders = lru_cache(_CLIPS_KNOWN)(self._find_borders)
 
-    def splice(self, batch: dict[str, Any], random: np.random.Generator) -> None:
+    def concatenation(self, batch: dict[str, Any], random: np.random.Generator) -> None:
         """Change the batch's waves, texts and alignments in place; its shapes stay."""
         for row, clip in enumerate(batch["clip"].tolist()):
             if random.random() < self._share and (made := self._with_another_end(clip, batch, random)):

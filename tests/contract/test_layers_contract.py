@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from myxtts.models.speaker_encoder import BatchNorm
-from tests.contract import gpt_cases, part_cases
-from tests.contract.part_cases import LayerCase
+from tests.contract import gpt_cases, layer_cases
+from tests.contract.layer_cases import LayerCase
 from tests.processes import run_script
 
-CASES = [*part_cases.CASES, *gpt_cases.CASES]
+CASES = [*layer_cases.CASES, *gpt_cases.CASES]
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -99,7 +99,7 @@ def test_variables_live_on_the_device_they_were_built_under() -> None:
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tests.contract.test_parts_contract import CASES
+from tests.contract.test_layers_contract import CASES
 with tf.device("/CPU:1"):
     layers = [case.build() for case in CASES]
 print(sorted({weight.value.device.rsplit("/", 1)[-1] for layer in layers for weight in layer.weights}))

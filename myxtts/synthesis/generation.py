@@ -18,7 +18,7 @@ import tensorflow as tf
 from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.models.attention import attention_probabilities
-from myxtts.models.cached_step import (
+from myxtts.models.decode_step import (
     Place,
     StepWeights,
     block_step,
@@ -29,10 +29,10 @@ from myxtts.models.cached_step import (
     read_weights,
     room_of,
 )
-from myxtts.models.generation_request import Request, new_request
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
-from myxtts.models.sampling import draw, penalise
+from myxtts.synthesis.generation_request import Request, new_request
+from myxtts.synthesis.sampling import draw, penalise
 
 GROWTH = 64
 
@@ -108,7 +108,7 @@ class Generator:
         )
         lengths, stopped, *made = self._call(self._whole, *inputs, request)
         codes, latents, spoken = _batch_first(*made)
-        return _told(Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken), request)
+        return _conditional_rows(Generated(codes, lengths.numpy(), stopped.numpy(), latents, spoken), request)
 
     def stream(
         self,
@@ -134,7 +134,9 @@ class Generator:
             state, *made = self._call(self._chunk, state, request, tf.constant(chunk))
             lengths = state.lengths_B.numpy()
             codes, latents, spoken = _batch_first(*made)
-            yield _told(Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken), request)
+            yield _conditional_rows(
+                Generated(codes, lengths - spoken_so_far, state.stopped_B.numpy(), latents, spoken), request
+            )
             spoken_so_far = lengths
 
     def _call(self, function: Any, *arguments: Any) -> Any:
@@ -316,7 +318,7 @@ def _batch_first(codes_NB: tf.Tensor, latents_NBD: tf.Tensor, spoken_NBS: tf.Ten
     return codes_NB.numpy().T, latents_NBD.numpy().transpose(1, 0, 2), spoken.reshape(spoken.shape[0], -1)
 
 
-def _told(made: Generated, request: Request) -> Generated:
+def _conditional_rows(made: Generated, request: Request) -> Generated:
     """The rows that have words."""
     if request.guidance is None:
         return made

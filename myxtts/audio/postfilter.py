@@ -1,4 +1,4 @@
-"""Detail that a learnt decoder smooths away, given back to its log mels before they become sound.
+"""Postfilter that a learnt decoder smooths away, given back to its log mels before they become sound.
 
 What learns from distances makes the mean of all mels that its input may have stood for, which is smoother than any of
 them. How much smoother is measured on speech that it did not learn from: for each of the lower cepstral coefficients
@@ -49,11 +49,11 @@ class Scaled(Protocol):
     mel_scale_M: Any
 
 
-class Detail:
+class Postfilter:
     """Measured gains as one matrix over the channels."""
 
     @classmethod
-    def of(cls, part: Scaled, gains_M: Sequence[float] | None) -> Detail:
+    def of(cls, part: Scaled, gains_M: Sequence[float] | None) -> Postfilter:
         """What a part smooths away; nothing where that was not measured."""
         return cls(np.ones(N_MELS) if gains_M is None else gains_M, part.mel_shift_M.numpy(), part.mel_scale_M.numpy())
 
@@ -63,7 +63,7 @@ class Detail:
         over_channels_MM = (_cosines().T * np.asarray(gains_M, np.float64)) @ _cosines()
         self._change_MM = (over_channels_MM / scale_M[:, None] * scale_M).astype(np.float32)
 
-    def given_back(self, mel_TM: Mel) -> Mel:
+    def apply(self, mel_TM: Mel) -> Mel:
         return np.asarray((mel_TM - self._shift_M) @ self._change_MM + self._shift_M, np.float32)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from myxtts.models.aligner import CTCNetwork, difference_heard, seeded
+from myxtts.models.aligner import CTCNetwork, ctc_perceptual_loss, seeded
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def mels(frames: int, clips: int = 2) -> tf.Tensor:
 
 
 def heard(network: CTCNetwork, made: tf.Tensor, real: tf.Tensor, lengths: list[int]) -> float:
-    return float(difference_heard(network, made, real, tf.constant(lengths)))
+    return float(ctc_perceptual_loss(network, made, real, tf.constant(lengths)))
 
 
 def test_the_same_speech_is_heard_the_same_and_a_louder_one_is_not(network: CTCNetwork) -> None:
@@ -46,7 +46,7 @@ def test_the_gradient_reaches_every_clip_and_is_finite_behind_a_short_one(networ
     real, made = mels(20), mels(20) * 0.9
     with tf.GradientTape() as tape:
         tape.watch(made)
-        loss = difference_heard(network, made, real, tf.constant([20, 8]))
+        loss = ctc_perceptual_loss(network, made, real, tf.constant([20, 8]))
 
     slope = tape.gradient(loss, made).numpy()
 

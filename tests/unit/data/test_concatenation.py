@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from myxtts.config.data import DataConfig
+from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import batches
+from myxtts.data.concatenation import FADE_SAMPLES, Concatenator, Sentence, WordBorder, joined
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.training.alignment import Alignments, codes_of
 from myxtts.training.sources import DrawnBatches
-from myxtts.training.splicing import FADE_SAMPLES, Sentence, Splicer, WordBorder, joined
 from tests.corpus_maker import make_ljspeech, settings
 
 CODE = 1024
@@ -55,7 +55,7 @@ def evenly_spoken(prepared: PreparedCorpus) -> Alignments:
     return Alignments(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
 
 
-def spliced(prepared: PreparedCorpus, *, seed: int = 0, share: float = 1.0) -> dict[str, Any]:
+def concatenated(prepared: PreparedCorpus, *, seed: int = 0, share: float = 1.0) -> dict[str, Any]:
     clips = np.arange(len(prepared))
     source = DrawnBatches(
         batches(prepared, config=DataConfig(batch_size=len(prepared)), seed=seed, clips=clips),
@@ -63,7 +63,7 @@ def spliced(prepared: PreparedCorpus, *, seed: int = 0, share: float = 1.0) -> d
         clips,
         seed=seed,
         alignments=evenly_spoken(prepared),
-        splice=share,
+        concatenation=share,
     )
     batch = next(source)
     source.close()
@@ -80,7 +80,7 @@ WORDS = ["one two three four", "five six seven eight", "nine ten eleven twelve",
 
 def test_words_stay_whole_and_in_the_order_of_their_clips(tmp_path: Path) -> None:
     prepared = corpus_of(tmp_path, WORDS)
-    batch = spliced(prepared)
+    batch = concatenated(prepared)
 
     made = texts_of(prepared, batch)
     possible = {
@@ -94,8 +94,8 @@ def test_words_stay_whole_and_in_the_order_of_their_clips(tmp_path: Path) -> Non
     assert set(made) - set(WORDS), "no sentence was changed"
 
 
-def test_a_spliced_row_is_as_long_as_it_says_and_its_alignment_runs_through_its_text(tmp_path: Path) -> None:
-    batch = spliced(corpus_of(tmp_path, WORDS))
+def test_a_concatenated_row_is_as_long_as_it_says_and_its_alignment_runs_through_its_text(tmp_path: Path) -> None:
+    batch = concatenated(corpus_of(tmp_path, WORDS))
 
     for row in range(len(WORDS)):
         samples, tokens = batch["wave_lengths"][row], batch["text_lengths"][row]
@@ -107,10 +107,10 @@ def test_a_spliced_row_is_as_long_as_it_says_and_its_alignment_runs_through_its_
         assert batch["text"][row, :tokens].all()
 
 
-def test_the_same_draw_splices_the_same_and_another_one_differently(tmp_path: Path) -> None:
+def test_the_same_draw_concatenates_the_same_and_another_one_differently(tmp_path: Path) -> None:
     prepared = corpus_of(tmp_path, WORDS)
 
-    first, again, other = (texts_of(prepared, spliced(prepared, seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (texts_of(prepared, concatenated(prepared, seed=seed)) for seed in (1, 1, 2))
 
     assert first == again
     assert first != other
@@ -118,17 +118,17 @@ def test_the_same_draw_splices_the_same_and_another_one_differently(tmp_path: Pa
 
 def test_a_share_of_none_and_texts_of_one_word_stay_as_they_are(tmp_path: Path) -> None:
     prepared = corpus_of(tmp_path / "words", WORDS)
-    assert sorted(texts_of(prepared, spliced(prepared, share=0.0))) == sorted(WORDS)
+    assert sorted(texts_of(prepared, concatenated(prepared, share=0.0))) == sorted(WORDS)
 
     single = ["alpha", "beta", "gamma"]
     prepared = corpus_of(tmp_path / "single", single)
-    assert sorted(texts_of(prepared, spliced(prepared))) == sorted(single)
+    assert sorted(texts_of(prepared, concatenated(prepared))) == sorted(single)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_speakers_are_not_mixed(tmp_path: Path, seed: int) -> None:
     prepared = corpus_of(tmp_path, WORDS, speakers=("anna", "bert"))
-    batch = spliced(prepared, seed=seed)
+    batch = concatenated(prepared, seed=seed)
 
     for text, speaker in zip(texts_of(prepared, batch), batch["speaker"], strict=True):
         owners = {number % 2 for word in text.split() for number, words in enumerate(WORDS) if word in words.split()}
@@ -136,11 +136,11 @@ def test_speakers_are_not_mixed(tmp_path: Path, seed: int) -> None:
         assert int(prepared.index.speaker[owners.pop()]) == speaker
 
 
-def test_one_speaker_among_many_is_spliced_as_often_as_one_alone(tmp_path: Path) -> None:
+def test_one_speaker_among_many_is_concatenated_as_often_as_one_alone(tmp_path: Path) -> None:
     speakers = tuple(f"speaker_{number}" for number in range(12))
     prepared = corpus_of(tmp_path, [f"{words} {n}" for words in WORDS for n in "abcdefghijkl"], speakers)
 
-    changed = set(texts_of(prepared, spliced(prepared))) - {
+    changed = set(texts_of(prepared, concatenated(prepared))) - {
         prepared.tokenizer.decode(prepared.read_arrays(clip)[1]) for clip in range(len(prepared))
     }
 
@@ -150,6 +150,8 @@ def test_one_speaker_among_many_is_spliced_as_often_as_one_alone(tmp_path: Path)
 def test_borders_are_found_where_words_begin(tmp_path: Path) -> None:
     prepared = corpus_of(tmp_path, ["ab cd"])
     spoken = np.array([1, 1, 1, 2, 2, 4, 4, 5])
-    splicer = Splicer(prepared, np.array([0]), Alignments(spoken.astype(np.uint16), np.array([0, len(spoken)])), 1.0)
+    concatenator = Concatenator(
+        prepared, np.array([0]), Alignments(spoken.astype(np.uint16), np.array([0, len(spoken)])), 1.0
+    )
 
-    assert splicer.borders(0) == [WordBorder(token=4, code=5)]
+    assert concatenator.borders(0) == [WordBorder(token=4, code=5)]

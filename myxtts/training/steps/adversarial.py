@@ -1,0 +1,78 @@
+"""A stage whose model learns against discriminators, which learn to tell what it makes from what was recorded.
+
+What learns from distances alone makes the mean of everything that its input may have stood for, which is smoother than
+any of it. The discriminators join once the model has learnt from distances for a while: until then they teach little.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from myxtts.config.training import TrainingConfig
+from myxtts.models.discriminators import FEATURE_WEIGHT, adversarial_loss, discriminator_loss, feature_loss
+from myxtts.training.steps.stage import GENERATOR, LossTerm, TrainingStage
+
+DISCRIMINATORS = "discriminators"
+
+
+class AdversarialStage(TrainingStage):
+    """Two parameter_groups: the model, and discriminators that speaking never needs."""
+
+    adversarial_weight: ClassVar[float] = 1.0
+    feature_weight: ClassVar[float] = FEATURE_WEIGHT
+
+    def __init__(self, discriminator_start: int) -> None:
+        self.discriminator_start = discriminator_start
+        self._adversarial = discriminator_start == 0
+
+    @abc.abstractmethod
+    def make_discriminators(self) -> Any:
+        """A layer that says of a batch what each of its discriminators finds."""
+
+    @property
+    @abc.abstractmethod
+    def learners(self) -> list[Any]:
+        """The layers of the model that learn."""
+
+    def build(self) -> None:
+        self.discriminators = self.make_discriminators()
+        self.discriminators.build()
+
+    @property
+    def parameter_groups(self) -> dict[str, list[Any]]:
+        return {
+            GENERATOR: [v for layer in self.learners for v in layer.trainable_variables],
+            DISCRIMINATORS: list(self.discriminators.trainable_variables),
+        }
+
+    def kept(self) -> dict[str, Any]:
+        return {"discriminator_start": self.discriminator_start}
+
+    def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:
+        """A run with other steps than before keeps its discriminators, or goes on without them, as it began."""
+        if training.discriminator_start is None and "discriminator_start" in kept:
+            self.discriminator_start = kept["discriminator_start"]
+
+    def begin_step(self, step: int) -> bool:
+        adversarial = step >= self.discriminator_start
+        changed, self._adversarial = adversarial != self._adversarial, adversarial
+        return changed
+
+    def adversarial_counts(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        return dict.fromkeys(("adversarial", "features", DISCRIMINATORS), tf.cast(rows, tf.float32))
+
+    def adversarial_terms(self, real: tf.Tensor, made: tf.Tensor, *, learning: bool) -> dict[str, LossTerm]:
+        """None before the discriminators join, and none held out: what they say changes as they learn."""
+        if not (self._adversarial and learning):
+            return {}
+        # One look at what was made serves both: each group's gradient is taken for its own variables only.
+        of_real, of_made = self.discriminators(real), self.discriminators(made)
+        return {
+            "adversarial": LossTerm(adversarial_loss(of_made), self.adversarial_weight),
+            "features": LossTerm(feature_loss(of_real, of_made), self.feature_weight),
+            DISCRIMINATORS: LossTerm(discriminator_loss(of_real, of_made), group=DISCRIMINATORS),
+        }
