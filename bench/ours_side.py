@@ -25,7 +25,7 @@ from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.speaker_encoder import SAMPLE_RATE, SpeakerEncoder
 from myxtts.synthesis.generation import Generator
 from myxtts.training.optim import AdamW
-from myxtts.training.recipes import StageRecipe
+from myxtts.training.stages.spec import StageRecipe
 
 TEXT_TOKENS, CODES, MEL_FRAMES, CLIPS = 80, 200, 517, 4
 DECODED_LATENTS = 43

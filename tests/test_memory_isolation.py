@@ -30,7 +30,7 @@ trainer = MemoryIsolatedDualGPUTrainer(
 trainer.start_stage("codec")
 source = ToneSource()
 processed = trainer.process_batch(next(source))
-trainer.current_stage().fit_to([processed])
+trainer.current_stage().measure([processed])
 moved = trainer.transfer_batch(processed)
 results = [trainer.train_batch(moved) for _ in range(8)]
 def short(tensor): return "/" + tensor.backing_device.rsplit("device:", 1)[1]

@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
     config = _resolved(options.settings, fresh=options.fresh)
     inventory = find_inventory(config.training.simulate_gpus)
     plan = plan_devices(DeviceRequest.from_config(config), inventory)
-    precision = choose_precision(config.training.mixed_precision, plan, inventory)
+    precision = choose_precision(config.training.mixed_precision, plan)
     if options.dry_run:
         print(dry_run_text(config, plan, precision))
         return 0

@@ -97,6 +97,8 @@ class DevicePlan:
     models: tuple[DeviceRole, ...]
     data: DeviceRole | None = None
     visible: tuple[int, ...] = ()
+    capabilities: tuple[tuple[int, int] | None, ...] = ()
+    """Compute capability of each visible GPU, where the driver tells: precision is chosen by it."""
     hidden: tuple[int, ...] = ()
     simulated: bool = False
     cpu_threads: int | None = None
@@ -134,7 +136,9 @@ class DevicePlan:
 
 def plan_devices(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     """Roles, names and limits for what was asked on what is there, or a `DeviceError` that says why not."""
-    return replace(_plan(request, inventory), cpu_threads=request.cpu_threads)
+    plan = _plan(request, inventory)
+    capabilities = tuple(inventory.gpus[index].compute_capability for index in plan.visible)
+    return replace(plan, capabilities=capabilities, cpu_threads=request.cpu_threads)
 
 
 def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
-from myxtts.config.training import FROM_SCRATCH, VOICE_PARTS, Stage, VoicePart
+from myxtts.config.training import FROM_SCRATCH, VOICE_PARTS, VoicePart
 from myxtts.data.corpora import list_corpus
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
@@ -38,21 +38,15 @@ from myxtts.synthesis.voice import (
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
 from myxtts.text.tokenizer import Tokenizer
-from myxtts.training.recipes import STAGES, STANDS_ON
 from myxtts.training.run_folder import RunFolder
 from myxtts.training.stage_order import TRAINED_TO
+from myxtts.training.stages import STAGE_NAMES, needed_with
+from myxtts.training.stages.spec import StageSpec
 
 logger = logging.getLogger(__name__)
 
 _NOT_SIZES = ("dropout", "text_vocab")
 """Settings of the model that a run from a voice may change, or changes by itself."""
-
-_TOGETHER: dict[VoicePart, tuple[VoicePart, ...]] = {
-    "gpt": ("dvae", "conditioning"),
-    "conditioning": ("gpt",),
-    "hifigan": ("gpt", "speaker_encoder"),
-}
-"""A GPT speaks the codes of one DVAE, a decoder understands the latents of one GPT."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +164,9 @@ def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
 
 
 def _check_together(parts: Iterable[VoicePart]) -> None:
-    chosen = set(parts)
-    for part, needs in _TOGETHER.items():
-        if part in chosen and (lacking := [need for need in needs if need not in chosen]):
+    chosen = tuple(parts)
+    for part in chosen:
+        if lacking := [need for need in needed_with(part) if need not in chosen]:
             raise ConfigError(
                 f"{part} of a voice is of no use without its {lacking[0]}: --init-parts is {' '.join(parts)}",
                 hint=f"take {lacking[0]} too, or leave --init-parts out",
@@ -214,12 +208,12 @@ def _frontend(given: DataConfig, voice: InitialVoice, over_voice: bool) -> Any:
     return own
 
 
-def check_parts(stage: Stage, parts: Iterable[str], where: str) -> None:
-    """A stage stands on the parts of all stages before it."""
+def check_parts(spec: StageSpec, parts: Iterable[str], where: str) -> None:
+    """Raises a `CheckpointError` where the voice lacks a part that the stage requires."""
     known = set(parts)
-    if missing := [part for part in STANDS_ON[stage] if part not in known]:
+    if missing := [part for part in spec.requires if part not in known]:
         raise CheckpointError(
-            f"stage {stage} needs {', '.join(missing)}, and {where} has {', '.join(sorted(known)) or 'no part'}",
+            f"stage {spec.name} needs {', '.join(missing)}, and {where} has {', '.join(sorted(known)) or 'no part'}",
             hint="start from a voice that has them, or train the stages before it in this run",
         )
 
@@ -266,7 +260,7 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     """
     if has_begun(folder):
         return
-    earlier = [stage for stage in STAGES if folder.checkpoints(stage).is_dir()]
+    earlier = [stage for stage in STAGE_NAMES if folder.checkpoints(stage).is_dir()]
     if earlier:
         raise CheckpointError(
             f"{folder.path} has checkpoints of stage {earlier[0]} and no whole voice folder",

@@ -15,7 +15,8 @@ from myxtts.pipeline import DeviceBatch
 from myxtts.pipeline.devices import copy_to_device
 from myxtts.runtime.leaks import LeakReport, LeakWatch, detect_memory_leak
 from myxtts.runtime.memory import monitor_gpu_memory, watched_memory_mb
-from myxtts.training.steps.stage import Tensors
+from myxtts.runtime.plan import DevicePlan
+from myxtts.training.stages.stage import Tensors
 from myxtts.training.trainer import StepResult, XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class MemoryIsolatedDualGPUTrainer(XTTSTrainer):
         *,
         model: XTTS | None = None,
         resume_checkpoint: str | None = None,
+        plan: DevicePlan | None = None,
     ) -> None:
         isolated = dataclasses.replace(
             config,
@@ -48,7 +50,7 @@ class MemoryIsolatedDualGPUTrainer(XTTSTrainer):
         )
         self.enable_monitoring = enable_monitoring
         self._watch = LeakWatch()
-        super().__init__(isolated, model, resume_checkpoint)
+        super().__init__(isolated, model, resume_checkpoint, plan=plan)
 
     def process_batch(self, host_batch: Mapping[str, Any]) -> Tensors:
         """Phase 1, on the data GPU: waves to mels and codes."""

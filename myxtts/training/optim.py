@@ -14,9 +14,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from myxtts.training.recipes import StageRecipe
+from myxtts.training.stages.spec import StageRecipe
 
 EPSILON = 1e-8
+FIRST_SCALE = 2.0**15
+LARGEST_SCALE = 2.0**24
+GROW_AFTER_STEPS = 2000
 
 
 def learning_rate_at(recipe: StageRecipe, step: int) -> float:
@@ -134,3 +137,37 @@ def _zeros_like(target: Any) -> Any:
 
 def _copy_of(target: Any) -> Any:
     return tf.Variable(tf.zeros(target.shape, target.dtype) + target, trainable=False)
+
+
+class LossScale:
+    """Loss scaling for 16-bit floats: gradients are taken of a larger loss, or the smallest of them would become 0.
+
+    A scale that is too large makes the gradient infinite, which skips the step: the scale is halved then, and doubled
+    again after many good steps. Powers of two, which round nothing. Other precisions have float32's range and keep 1.
+    """
+
+    def __init__(self, compute_dtype: str) -> None:
+        self.moves = compute_dtype == "float16"
+        self.factor = FIRST_SCALE if self.moves else 1.0
+        self._good_steps = 0
+
+    def learnt(self, finite: bool) -> bool:
+        """Take note of a step; whether an infinite gradient may be the scale's doing rather than the data's."""
+        if not self.moves:
+            return False
+        if finite:
+            self._good_steps += 1
+            if self._good_steps == GROW_AFTER_STEPS:
+                self.factor, self._good_steps = min(2.0 * self.factor, LARGEST_SCALE), 0
+            return False
+        blamed = self.factor > 1.0
+        self.factor, self._good_steps = max(0.5 * self.factor, 1.0), 0
+        return blamed
+
+    def get_state(self) -> dict[str, Any]:
+        return {"factor": self.factor, "good_steps": self._good_steps}
+
+    def set_state(self, state: dict[str, Any] | None) -> None:
+        """What a checkpoint kept; nothing where it was written with another precision."""
+        if state is not None and self.moves and state["factor"] > 1.0:
+            self.factor, self._good_steps = float(state["factor"]), int(state["good_steps"])

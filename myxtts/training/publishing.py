@@ -14,6 +14,7 @@ from myxtts.models.gpt import AlignmentHeads
 from myxtts.synthesis.references import Speaker
 from myxtts.synthesis.voice import LEARNT_FROM
 from myxtts.training.recipes import recipe_for
+from myxtts.training.stages import GPT
 
 MOST_SPEAKERS = 64
 """A corpus of thousands of speakers gives its first ones: a voice folder is no copy of the corpus."""
@@ -52,7 +53,7 @@ def manifest_of(
     tokens = np.asarray(prepared.index.text_tokens)[clips]
     return {
         "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
-        "reference_seconds": recipe_for(config, "gpt").reference_seconds,
+        "reference_seconds": recipe_for(config, GPT).reference_seconds,
         "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
         "guided": config.training.text_dropout > 0,
         "languages": [prepared.languages[number] for number in np.unique(prepared.index.language[clips])],

@@ -1,121 +1,17 @@
-"""How each stage learns at each size: steps, batch, learning rate. Flags win over what stands here.
-
-The tiny figures were found on two CPU cores with one to three hours of speech; the others scale them as is usual
-for width and batch, and were not tried here for want of a GPU.
-"""
+"""How long and how fast a stage of a run learns: the size's recipe, with what the settings say put over it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from myxtts.config.config import XTTSConfig
-from myxtts.config.model import ModelConfig
-from myxtts.config.training import Stage, VoicePart
+from myxtts.training.stages import stage_named, stages_of
+from myxtts.training.stages.spec import StageRecipe, StageSpec
 
-STAGES: tuple[Stage, ...] = ("codec", "gpt", "decoder")
-STANDS_ON: dict[Stage, tuple[VoicePart, ...]] = {
-    "codec": (),
-    "gpt": ("dvae",),
-    "decoder": ("dvae", "conditioning", "gpt"),
-}
-"""Parts that a stage finds trained."""
-
-
-def parts_after(stage: Stage, model: ModelConfig) -> tuple[VoicePart, ...]:
-    """Parts that speak once a stage is done; the last one is what the stage is for."""
-    learnt: dict[Stage, tuple[VoicePart, ...]] = {
-        "codec": ("dvae",),
-        "gpt": ("conditioning", "gpt"),
-        "decoder": model.decoder_parts,
-    }
-    return (*STANDS_ON[stage], *learnt[stage])
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageRecipe:
-    """Settings of one stage at one size."""
-
-    steps: int
-    batch_size: int | None = None
-    batch_seconds: float = 120.0
-    learning_rate: float
-    warmup_steps: int = 100
-    final_share: float = 0.05
-    """Share of the highest learning rate that is left at the end of the cosine."""
-    weight_decay: float = 0.01
-    beta_1: float = 0.9
-    beta_2: float = 0.98
-    clip_norm: float = 1.0
-    """Longest gradient of each group."""
-    reference_seconds: float = 3.0
-    """Longest reference clip of the `gpt` stage; XTTS v2 takes up to 6 s, a corpus of short sentences has about 3."""
-    ema: float = 0.0
-    """Decay of the averaged weights; 0 keeps none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderSettings:
-    """What HiFi-GAN's stage has beside its recipe."""
-
-    segment_latents: int = 32
-    """Latents of a segment, 46 ms each."""
-    discriminator_start: int = 0
-    """Steps before the discriminators join: they cost more than half of a step, and teach little until speech is
-    roughly there."""
-    discriminator_shrink: int = 1
-    """Divides the widths of HiFi-GAN's discriminators."""
-    speaker_seconds: float = 3.0
-    """Longest piece of the reference that the speaker encoder reads in a step."""
-
-
-# HiFi-GAN's optimiser.
-_GAN = StageRecipe(
-    steps=1, batch_size=16, learning_rate=2e-4, weight_decay=0.0, beta_1=0.8, beta_2=0.99, clip_norm=100.0
-)
-
-_TINY: dict[Stage, StageRecipe] = {
-    # About 17 CPU-minutes.
-    "codec": StageRecipe(steps=7000, batch_size=16, learning_rate=2e-3, warmup_steps=50),
-    # 40 to 55 CPU-minutes; the held-out loss of half an hour of speech falls up to about step 6,000.
-    "gpt": StageRecipe(steps=9000, batch_size=8, learning_rate=1e-3, reference_seconds=1.5),
-    "decoder": replace(_GAN, steps=4000, batch_size=8, learning_rate=1e-3),
-}
-_SMALL: dict[Stage, StageRecipe] = {
-    "codec": StageRecipe(steps=20_000, batch_size=64, learning_rate=5e-4),
-    "gpt": StageRecipe(steps=60_000, batch_seconds=120.0, learning_rate=5e-4, warmup_steps=500),
-    "decoder": replace(_GAN, steps=100_000),
-}
-_NORMAL: dict[Stage, StageRecipe] = {
-    "codec": StageRecipe(steps=50_000, batch_size=64, learning_rate=3e-4),
-    "gpt": StageRecipe(steps=150_000, batch_seconds=160.0, learning_rate=2e-4, warmup_steps=2000, ema=0.999),
-    "decoder": replace(_GAN, steps=300_000, learning_rate=1e-4),
-}
-_BIG: dict[Stage, StageRecipe] = {
-    **_NORMAL,
-    "gpt": replace(_NORMAL["gpt"], learning_rate=5e-5, steps=200_000),
-}
-RECIPES: dict[str, dict[Stage, StageRecipe]] = {"tiny": _TINY, "small": _SMALL, "normal": _NORMAL, "big": _BIG}
-"""Stage decoder is HiFi-GAN's here."""
-
-# Without weight decay, which would wear a discriminator away that has not joined yet.
-_LARGER_MEL = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500, weight_decay=0.0)
-MEL_DECODER: dict[str, StageRecipe] = {
-    # About 15 CPU-minutes.
-    "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=2e-3, weight_decay=0.0, reference_seconds=1.5),
-    "small": _LARGER_MEL,
-    "normal": _LARGER_MEL,
-    "big": _LARGER_MEL,
-}
-"""Stage decoder where it makes mels."""
-MEL_DECODER_DISCRIMINATOR_START = 1 / 3
-"""Share of the mel decoder's steps before its discriminator joins."""
-
-DECODER: dict[str, DecoderSettings] = {
-    "tiny": DecoderSettings(segment_latents=16, discriminator_start=3000, discriminator_shrink=8, speaker_seconds=1.0),
-    "small": DecoderSettings(discriminator_start=5000),
-    "normal": DecoderSettings(discriminator_start=5000),
-    "big": DecoderSettings(discriminator_start=5000),
-}
+DEFAULT_EPOCHS = 250
+"""Where neither passes nor steps are asked for: a recipe's steps are too many for a few minutes of speech. Half an
+hour has all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,23 +29,12 @@ class FineTuning:
 FINE_TUNING = FineTuning()
 
 
-def stages_for(config: XTTSConfig) -> tuple[Stage, ...]:
-    """The stages of a run, in order; of a run from a voice gpt and those whose parts the voice does not bring."""
+def stages_to_run(config: XTTSConfig) -> tuple[StageSpec, ...]:
+    """The stages of a run, in order; of a fine-tuning those that are fine-tuned or whose parts the voice lacks."""
     if config.training.stage is not None:
-        return (config.training.stage,)
+        return (stage_named(config.training.stage, config.model),)
     inherited = set(config.training.init_parts)
-    return tuple(stage for stage in STAGES if stage == "gpt" or not set(parts_after(stage, config.model)) <= inherited)
-
-
-def discriminator_start_for(config: XTTSConfig, steps: int) -> int:
-    """Steps of stage decoder before its discriminators join; one of HiFi-GAN with fewer `steps` than usual keeps a
-    quarter of them for the discriminators."""
-    given = config.training.discriminator_start
-    if given is not None:
-        return given
-    if config.model.decoder == "mel":
-        return int(steps * MEL_DECODER_DISCRIMINATOR_START)
-    return min(DECODER[config.model.model_size].discriminator_start, 3 * steps // 4)
+    return tuple(spec for spec in stages_of(config.model) if spec.fine_tuned or not set(spec.voice_parts) <= inherited)
 
 
 def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:
@@ -161,17 +46,16 @@ def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:
     )
 
 
-def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:
-    """The size's recipe with what the flags say put over it."""
-    size = config.model.model_size
-    recipe = MEL_DECODER[size] if stage == "decoder" and config.model.decoder == "mel" else RECIPES[size][stage]
-    if parts_after(stage, config.model)[-1] in config.training.init_parts:
+def recipe_for(config: XTTSConfig, spec: StageSpec) -> StageRecipe:
+    """The size's recipe with what the settings say put over it."""
+    recipe = spec.recipes[config.model.model_size]
+    if spec.purpose in config.training.init_parts:
         recipe = fine_tuning_recipe(recipe)
     if config.model.normed_conditioning:
         recipe = replace(recipe, reference_seconds=FINE_TUNING.xtts_reference_seconds)
     training, data = config.training, config.data
     given: dict[str, object] = {}
-    if (asked := training.steps_asked_for(stage)) is not None:
+    if (asked := training.steps_asked_for(spec.name)) is not None:
         given["steps"] = asked[1]
     if training.learning_rate is not None:
         given["learning_rate"] = training.learning_rate
@@ -186,3 +70,29 @@ def recipe_for(config: XTTSConfig, stage: Stage) -> StageRecipe:
 def with_steps(recipe: StageRecipe, steps: int) -> StageRecipe:
     """The recipe over so many steps; a short one warms up for a tenth of them."""
     return replace(recipe, steps=steps, warmup_steps=min(recipe.warmup_steps, max(1, steps // 10)))
+
+
+@dataclass(frozen=True)
+class StageLength:
+    """The steps of a whole stage."""
+
+    steps: int
+    ended_by: str
+    """What ends it there, for the log."""
+
+
+def length_of(config: XTTSConfig, spec: StageSpec, batches_per_epoch: int) -> StageLength:
+    """The steps that were asked for or the recipe's, and no more than the passes over the corpus asked for."""
+    training, recipe = config.training, recipe_for(config, spec)
+    asked = training.steps_asked_for(spec.name)
+    by_steps = "the recipe's steps" if asked is None else asked[0]
+    epochs = training.epochs
+    if epochs is None:
+        if asked is not None:
+            return StageLength(recipe.steps, by_steps)
+        epochs = DEFAULT_EPOCHS
+    passes = max(1, math.ceil(epochs * batches_per_epoch / training.grad_accum))
+    if passes < recipe.steps:
+        given = "--epochs" if training.epochs is not None else "--epochs or --max-steps change that"
+        return StageLength(passes, f"{epochs} passes over the corpus ({given})")
+    return StageLength(recipe.steps, by_steps)

@@ -32,7 +32,7 @@ from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placeme
 from myxtts.synthesis.references import Speaker, save_speakers
 from myxtts.synthesis.voice import LEARNT_FROM, POSTFILTER, load_parts, read_voice_tokenizer, save_voice, voice_manifest
 from myxtts.training import initial_voice
-from myxtts.training.recipes import parts_after, stages_for
+from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_folder import (
     RunFolder,
     disk_full_hint,
@@ -49,16 +49,22 @@ from myxtts.training.stage_order import (
     refuse_without_earlier_stages,
     stages_before,
 )
+from myxtts.training.stages import stages_of
+from myxtts.training.stages.spec import StageSpec
 
 if TYPE_CHECKING:
-    from myxtts.models.gpt import AlignmentHeads
+    from myxtts.text.tokenizer import Tokenizer
+    from myxtts.training.stage_data import Corpus
+    from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
 
 
 def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool) -> int:
-    """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`."""
-    config = initial_voice.resolved_config(config, fresh=fresh)
+    """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`.
+
+    `config` is resolved: of a run from a voice by `initial_voice.resolved_config`.
+    """
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
         _refuse_what_cannot_go_on(config, folder, fresh)
@@ -73,19 +79,20 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
         ):
             console.follow(events)
             events.subscribe(tensorboard.on_event)
-            arguments = (config, plan, folder, events, stop, tensorboard)
-            if not _run_and_record_end(lambda: TrainingRun(*arguments).run(), events, folder):
+            run = TrainingRun(config, plan, folder, events, stop, tensorboard)
+            if not _run_and_record_end(run, events, folder):
                 again = " without --fresh" if fresh else ""
                 logger.info("Stopped and saved. To continue, run the same command again%s.", again)
     return 0
 
 
-def _run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
+def _run_and_record_end(run: TrainingRun, events: EventLog, folder: RunFolder) -> bool:
     """Whether it finished. However it ends, the log and the report say so."""
     reason, message = "failed", str(folder.path)
     try:
         try:
-            finished = run()
+            run.prepare()
+            finished = run.run()
         except PreparingStopped:
             finished = False
         reason = "finished" if finished else "interrupted"
@@ -115,11 +122,15 @@ def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool
         refuse_other_configuration(_without_vocabulary(folder.saved_settings()), config, folder.path)
         refuse_without_checkpoints(folder)
     if not config.training.init_parts:
-        refuse_without_earlier_stages(stages_for(config)[0], folder, fresh=fresh)
+        refuse_without_earlier_stages(stages_to_run(config)[0].name, folder, fresh=fresh)
 
 
 class TrainingRun:
-    """The stages of one run over one trainer."""
+    """The stages of one run over one trainer: `prepare`, then `run`."""
+
+    config: XTTSConfig
+    """As the run goes by: the tokenizer's size in the place of the preset's, whole paths. Known once prepared."""
+    tokenizer: Tokenizer
 
     def __init__(
         self,
@@ -130,37 +141,40 @@ class TrainingRun:
         should_stop: Callable[[], bool],
         board: TensorBoardWriter | None = None,
     ) -> None:
-        self._plan, self._folder, self._events = plan, folder, events
-        self._should_stop = should_stop
-        self._board = board
+        self.config, self._plan, self._folder, self._events = config, plan, folder, events
+        self._should_stop, self._board = should_stop, board
         self._progress = ProgressEvents(events)
+        self._inherited = config.training.init_parts
         self._known_speakers: list[Speaker] | None = None
+
+    def prepare(self) -> None:
+        """Configure the devices, prepare the corpora, which may take hours, and write the settings of the run."""
+        specs = stages_to_run(self.config)
         program = Path(sys.argv[0]).name
         command = shlex.join(["myxtts" if program == "__main__.py" else program, *sys.argv[1:]])
-        self._events.write(
-            "run_start", version=__version__, command=command, mode=plan.mode, stages=list(stages_for(config))
-        )
-        # Before the corpus is prepared, which may take hours: what is wrong with the devices is said at once.
-        apply_plan(plan)
-        self._inherited = config.training.init_parts
+        names = [spec.name for spec in specs]
+        self._events.write("run_start", version=__version__, command=command, mode=self._plan.mode, stages=names)
+        # Before the corpus is prepared: what is wrong with the devices is said at once.
+        apply_plan(self._plan)
         if self._inherited:
-            own = voice_manifest(folder.voice).get("parts", self._inherited)
-            initial_voice.check_parts(stages_for(config)[0], own, str(config.training.init_from))
-        config = dataclasses.replace(config, data=without_same_validation_folder(config.data))
+            own = voice_manifest(self._folder.voice).get("parts", self._inherited)
+            initial_voice.check_parts(specs[0], own, str(self.config.training.init_from))
+        config = dataclasses.replace(self.config, data=without_same_validation_folder(self.config.data))
         self._train, self._held_out = self._corpora(config)
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
         self.config = dataclasses.replace(config, model=model, data=with_absolute_paths(config.data))
-        with writing(folder.config, hint=disk_full_hint()):
-            self.config.to_yaml(folder.config)
+        with writing(self._folder.config, hint=disk_full_hint()):
+            self.config.to_yaml(self._folder.config)
         if self._inherited:
             speakers = self._speakers()
-            with writing(folder.voice, hint=disk_full_hint()):
-                save_speakers(folder.voice, speakers)
-                initial_voice.begin(self.config, folder, self.tokenizer)
+            with writing(self._folder.voice, hint=disk_full_hint()):
+                save_speakers(self._folder.voice, speakers)
+                initial_voice.begin(self.config, self._folder, self.tokenizer)
 
-    def _corpora(self, config: XTTSConfig) -> tuple[Any, Any]:
-        from myxtts.training.stage_run import Corpus
+    def _corpora(self, config: XTTSConfig) -> tuple[Corpus, Corpus]:
+        """Training clips and held-out clips: one of every 20, or those of --val-data."""
+        from myxtts.training.stage_data import Corpus
 
         assert config.data.train_data is not None
         given = initial_voice.first_tokenizer(config, self._folder)
@@ -185,34 +199,27 @@ class TrainingRun:
 
     def run(self) -> bool:
         """Every stage that was asked for, in order; `False` when asked to stop on the way."""
-        trainer = self._build_trainer()
-        from myxtts.training.stage_run import StageRun
+        from myxtts.training.loop import StageLoop, run_stage
+        from myxtts.training.stage_data import StageData
 
+        trainer = self._build_trainer()
         samples = self._samples(trainer)
         done: list[Stage] = []
-        for stage in stages_for(self.config):
-            self._load_what_it_needs(trainer, stage, done)
-            run = StageRun(
-                trainer,
-                stage,
-                self._train,
-                self._held_out,
-                self._folder,
-                self._events,
-                self._should_stop,
-                lambda saved: self._on_checkpoint(trainer, saved),
-                samples,
+        for spec in stages_to_run(self.config):
+            self._load_required_parts(trainer, spec, done)
+            data = StageData(self.config, spec, self._train, self._held_out, self._should_stop, progress=self._progress)
+            loop = StageLoop(
+                trainer, data, self._folder, self._events, lambda saved: self._on_checkpoint(trainer, saved), samples
             )
-            logger.info("Stage %s: %d steps, ended by %s", stage, run.length.steps, run.length.ended_by)
-            if not run.run():
+            if not run_stage(loop):
                 return False
             voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
-            if voice < Trained.to(stage, trainer.step_number):
-                self._publish(trainer, stage)  # A kill came between its last checkpoint and the voice.
-            done.append(stage)
+            if voice < Trained.to(spec.name, trainer.step_number):
+                self._publish(trainer, spec)  # A kill came between its last checkpoint and the voice.
+            done.append(spec.name)
         return True
 
-    def _build_trainer(self) -> Any:
+    def _build_trainer(self) -> XTTSTrainer:
         self._events.write(
             "devices",
             mode=self._plan.mode,
@@ -221,7 +228,7 @@ class TrainingRun:
             data=dataclasses.asdict(self._plan.data) if self._plan.data is not None else None,
             models=[dataclasses.asdict(role) for role in self._plan.models],
         )
-        for line in pipeline_lines(self._plan, self.config.data.buffer_size):
+        for line in (*pipeline_lines(self._plan, self.config.data.buffer_size), *placement_lines(self._plan)):
             logger.info(line)
         self._events.write(
             "pipeline",
@@ -229,13 +236,11 @@ class TrainingRun:
             model_devices=[role.name for role in self._plan.models],
             buffer_size=self.config.data.buffer_size,
         )
-        for line in placement_lines(self._plan):
-            logger.info(line)
         trainer = self._trainer()
         self._events.write("model_placed", device=trainer.model_device, physical=self._plan.model.physical)
         return trainer
 
-    def _trainer(self) -> Any:
+    def _trainer(self) -> XTTSTrainer:
         from myxtts.runtime.seeds import seed_everything
         from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
         from myxtts.training.trainer import XTTSTrainer
@@ -243,63 +248,69 @@ class TrainingRun:
         seed_everything(self.config.training.seed)
         training, data = self.config.training, self.config.data
         if training.enable_memory_isolation and data.data_gpu is not None and isinstance(data.model_gpu, int):
-            return MemoryIsolatedDualGPUTrainer(
-                self.config, data.data_gpu, data.model_gpu, training.data_gpu_memory, training.model_gpu_memory
-            )
-        return XTTSTrainer(self.config)
+            limits = training.data_gpu_memory, training.model_gpu_memory
+            return MemoryIsolatedDualGPUTrainer(self.config, data.data_gpu, data.model_gpu, *limits, plan=self._plan)
+        return XTTSTrainer(self.config, plan=self._plan)
 
-    def _load_what_it_needs(self, trainer: Any, stage: Stage, done: list[Stage]) -> None:
-        """A stage stands on the weights of the stages before it: of this run just now, or of its voice folder."""
+    def _load_required_parts(self, trainer: XTTSTrainer, spec: StageSpec, done: list[Stage]) -> None:
+        """The weights of the stages before: of this run just now, or of its voice folder."""
         if self._inherited:
             if not done:
                 trainer.pretrained_parts = frozenset(self._inherited)
                 load_parts(self._folder.voice, trainer.model)
-            if stage == "codec" and "gpt" in self._inherited:
-                logger.warning("Stage codec changes the codes that the voice's GPT speaks: train gpt after it")
+            for later in stages_of(self.config.model):
+                if spec.purpose in later.requires and later.purpose in self._inherited:
+                    logger.warning(
+                        "Stage %s changes what the voice's %s was trained with: train stage %s after it",
+                        spec.name,
+                        later.purpose,
+                        later.name,
+                    )
             return
-        if not set(stages_before(stage)) <= set(done):
+        if not set(stages_before(spec.name)) <= set(done):
             voice = self._folder.voice
             if "gpt" in voice_manifest(voice).get("parts", ()):
                 refuse_other_vocabulary(read_voice_tokenizer(voice), self.tokenizer, voice)
             load_parts(voice, trainer.model)
 
-    def _on_checkpoint(self, trainer: Any, stage: Stage) -> None:
-        if trainer.current_stage().fit_to_speak(trainer.step_number):
-            self._publish(trainer, stage)
+    # The voice
+
+    def _on_checkpoint(self, trainer: XTTSTrainer, spec: StageSpec) -> None:
+        if trainer.current_stage().ready_to_speak(trainer.step_number):
+            self._publish(trainer, spec)
         else:
             logger.info(
-                "The voice speaks without stage %s until that has learnt longer; samples/ has it already", stage
+                "The voice speaks without stage %s until that has learnt longer; samples/ has it already", spec.name
             )
 
-    def _publish(self, trainer: Any, stage: Stage) -> None:
+    def _publish(self, trainer: XTTSTrainer, spec: StageSpec) -> None:
+        assert trainer.optimizer is not None
         speakers = self._speakers()
-        parts = self._parts_after(stage)
-        manifest = self._manifest(trainer) | {TRAINED_TO: [stage, trainer.step_number]}
+        manifest = self._manifest(trainer) | {TRAINED_TO: [spec.name, trainer.step_number]}
         with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=disk_full_hint()):
             save_speakers(self._folder.voice, speakers)
-            save_voice(self._folder.voice, trainer.model, parts, self.config, self.tokenizer, manifest)
+            save_voice(
+                self._folder.voice, trainer.model, self._parts_after(spec), self.config, self.tokenizer, manifest
+            )
 
-    def _manifest(self, trainer: Any) -> dict[str, Any]:
+    def _manifest(self, trainer: XTTSTrainer) -> dict[str, Any]:
         """What the voice's manifest says of the training so far."""
         from myxtts.training.publishing import manifest_of, with_inherited
 
-        before = voice_manifest(self._folder.voice)
+        before, stage = voice_manifest(self._folder.voice), trainer.current_stage()
+        # A stage that leaves the GPT as it is leaves what is known of its heads.
+        heads = before.get("alignment_heads", ()) if stage.alignment_heads is None else stage.alignment_heads
         manifest = manifest_of(
-            self._train.prepared,
-            self._train.clips,
-            self.config,
-            self._alignment_heads(trainer),
-            learnt_from=before.get(LEARNT_FROM, ()),
+            self._train.prepared, self._train.clips, self.config, heads, learnt_from=before.get(LEARNT_FROM, ())
         )
         # What was measured of a part that another stage trained stays true.
-        manifest[POSTFILTER] = {**before.get(POSTFILTER, {}), **trainer.current_stage().postfilter}
+        manifest[POSTFILTER] = {**before.get(POSTFILTER, {}), **stage.postfilter}
         return with_inherited(manifest, before, self._inherited) if self._inherited else manifest
 
-    def _parts_after(self, stage: Stage) -> list[str]:
-        """What the voice has once the stage is done: what it brought, what this run trained before, and this."""
+    def _parts_after(self, spec: StageSpec) -> list[str]:
+        """What the voice has once the stage is done: inherited parts, those this run trained before, and its own."""
         before = voice_manifest(self._folder.voice).get("parts", ()) if self._inherited else ()
-        after = parts_after(stage, self.config.model)
-        return [part for part in VOICE_PARTS if part in after or part in before]
+        return [part for part in VOICE_PARTS if part in spec.voice_parts or part in before]
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of
@@ -308,7 +319,7 @@ class TrainingRun:
             self._known_speakers = speakers_of(self._train.prepared, self._train.clips)
         return self._known_speakers
 
-    def _samples(self, trainer: Any) -> Callable[[Stage, int], None] | None:
+    def _samples(self, trainer: XTTSTrainer) -> Callable[[StageSpec, int], None] | None:
         """What is called after each validation; None where no samples are wanted or no clip is held out."""
         from myxtts.training.samples import SampleMaker
 
@@ -319,18 +330,7 @@ class TrainingRun:
         maker = SampleMaker(
             trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
         )
-        return lambda stage, step: maker.make(stage, step, self._parts_after(stage), self._manifest(trainer))
-
-    def _alignment_heads(self, trainer: Any) -> AlignmentHeads:
-        """Heads that were taught where the speech is in the text; read when speaking, for timings and checks."""
-        from myxtts.training.steps.gpt import GPTStage
-
-        stage = trainer.current_stage()
-        if isinstance(stage, GPTStage):
-            return stage.alignment_heads
-        # Other stages leave the GPT as it is, and with it what its voice says of the heads.
-        heads: AlignmentHeads = voice_manifest(self._folder.voice).get("alignment_heads", ())
-        return heads
+        return lambda spec, step: maker.make(spec.name, step, self._parts_after(spec), self._manifest(trainer))
 
 
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -25,10 +25,12 @@ from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
+from myxtts.training.stages import STAGE_NAMES
 
 if TYPE_CHECKING:
     from myxtts.data.prepared import PreparedCorpus
     from myxtts.text.tokenizer import Tokenizer
+    from myxtts.training.stages.spec import StageSpec
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +129,7 @@ class RunFolder:
         aside = self.path / f"{EARLIER}{time.strftime('%Y%m%d-%H%M%S')}"
         # Checkpoints first: they may be on another file system, where moving is copying and can fail. Their folder may
         # be one of the user's own, with other things in it.
-        moves = {self.checkpoints(stage): aside / self._checkpoints.name / stage for stage in get_args(Stage)}
+        moves = {self.checkpoints(stage): aside / self._checkpoints.name / stage for stage in STAGE_NAMES}
         others = (self.config, self.events, self.samples, self.voice, self.tensorboard, self.path / "report.html")
         moves |= {path: aside / path.name for path in others}
         earlier = {path: target for path, target in moves.items() if path.exists()}
@@ -189,20 +191,19 @@ def corpus_marks(prepared: PreparedCorpus) -> dict[str, str]:
     return {"corpus": prepared.fingerprint, "vocabulary": _vocabulary_digest(prepared.tokenizer)}
 
 
-def refuse_other_corpus(saved: Mapping[str, Any], prepared: PreparedCorpus, stage: Stage, where: Path) -> None:
-    """Text weights know tokens by number, so the vocabulary must be the same; other clips are only said.
-
-    Stage codec reads no text. Checkpoints of an earlier version have no marks and are taken as they are.
+def refuse_other_corpus(saved: Mapping[str, Any], prepared: PreparedCorpus, spec: StageSpec, where: Path) -> None:
+    """Text weights know tokens by number, so the vocabulary must be the same where the stage reads texts; other clips
+    are only said. Checkpoints without marks are taken as they are.
     """
     now = corpus_marks(prepared)
-    if stage != "codec" and saved.get("vocabulary", now["vocabulary"]) != now["vocabulary"]:
+    if spec.features.text and saved.get("vocabulary", now["vocabulary"]) != now["vocabulary"]:
         raise _other_vocabulary(where)
     if saved.get("corpus", now["corpus"]) != now["corpus"]:
         logger.warning(
             "The corpus is not as it was when %s was written: stage %s goes on with it. Where clips came or went, "
             "other clips are held out than before, and validation hears some that were learnt",
             where,
-            stage,
+            spec.name,
         )
 
 

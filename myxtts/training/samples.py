@@ -24,7 +24,7 @@ from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.loaded_voice import Voice, voice_with
 from myxtts.synthesis.references import Speaker
 from myxtts.synthesis.synthesizer import Synthesizer, quick_checks
-from myxtts.synthesis.voice import POSTFILTER
+from myxtts.synthesis.voice import POSTFILTER, missing_to_speak
 from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class SampleMaker:
         """`parts` are those that the stage leaves trained, `manifest` are what the voice's manifest will say."""
         for number, clip in enumerate(self._clips):
             try:
-                wave, rate = self._sample(stage, clip, parts, manifest)
+                wave, rate = self._sample(clip, parts, manifest)
                 name = f"{stage}-{step:07d}-{number + 1}"
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -69,10 +69,8 @@ class SampleMaker:
                 logger.warning("no sample of %s at step %d: %s", stage, step, _problem(error))
                 logger.debug("what stopped the sample", exc_info=error)
 
-    def _sample(
-        self, stage: Stage, clip: ClipRecord, parts: Sequence[str], manifest: Mapping[str, Any]
-    ) -> tuple[np.ndarray, int]:
-        if stage == "codec":
+    def _sample(self, clip: ClipRecord, parts: Sequence[str], manifest: Mapping[str, Any]) -> tuple[np.ndarray, int]:
+        if missing_to_speak(parts):
             if self._codec is None:
                 self._codec = CodecDecoder(self._trainer.model.dvae)
             self._codec.set_postfilter(manifest.get(POSTFILTER, {}).get("dvae"))

@@ -22,7 +22,7 @@ from myxtts.data.batching import BatchSource
 from myxtts.data.concatenation import Concatenator
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.pipeline import BatchSize
-from myxtts.training.recipes import StageRecipe
+from myxtts.training.stages.spec import StageRecipe
 
 
 class DrawnBatches:
@@ -118,6 +118,12 @@ class DrawnBatches:
 
     def close(self) -> None:
         self._source.close()
+
+    def __enter__(self) -> DrawnBatches:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def speed_perturbation(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:

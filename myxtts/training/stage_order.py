@@ -11,20 +11,21 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError
-from myxtts.models.weights import read_manifest
-from myxtts.synthesis.voice import voice_manifest
+from myxtts.models.weights import MANIFEST_FILE, read_manifest
+from myxtts.synthesis.voice import VOICE_FOLDER, load_parts, voice_manifest, voice_parts
 from myxtts.training.checkpoint import list_checkpoints
-from myxtts.training.recipes import STAGES
 from myxtts.training.run_folder import RunFolder
+from myxtts.training.stages import STAGE_NAMES, STAGES
+from myxtts.training.stages.spec import StageSpec
+
+if TYPE_CHECKING:
+    from myxtts.models.xtts import XTTS
 
 logger = logging.getLogger(__name__)
-
-_LEARNT_IN = {"codec": {"dvae"}, "gpt": {"gpt"}, "decoder": {"hifigan", "mel_decoder"}}
-"""Parts that tell that a stage has learnt."""
 
 TRAINED_TO = "trained_to"
 """Among the manifest of a voice: the stage and its step that the weights are of."""
@@ -39,7 +40,7 @@ class Trained:
 
     @classmethod
     def to(cls, stage: Stage, step: float) -> Trained:
-        return cls(STAGES.index(stage), step)
+        return cls(STAGE_NAMES.index(stage), step)
 
 
 def published(manifest: Mapping[str, Any], *, inherited: Iterable[str] = ()) -> Trained:
@@ -51,12 +52,13 @@ def published(manifest: Mapping[str, Any], *, inherited: Iterable[str] = ()) -> 
     if TRAINED_TO in manifest:
         stage, step = manifest[TRAINED_TO]
         return Trained.to(stage, step)
-    known = [] if inherited else [stage for stage in STAGES if _LEARNT_IN[stage] & set(manifest.get("parts", ()))]
-    return Trained.to(known[-1], math.inf) if known else Trained(-1, 0)
+    parts = () if inherited else manifest.get("parts", ())
+    learnt = [spec.name for spec in STAGES if spec.purpose in parts]
+    return Trained.to(learnt[-1], math.inf) if learnt else Trained(-1, 0)
 
 
 def stages_before(stage: Stage) -> tuple[Stage, ...]:
-    return STAGES[: STAGES.index(stage)]
+    return STAGE_NAMES[: STAGE_NAMES.index(stage)]
 
 
 def refuse_without_checkpoints(folder: RunFolder) -> None:
@@ -127,7 +129,9 @@ def _newest(folder: Path) -> tuple[int, int] | None:
 
 def refuse_if_later_stage_learnt(stage: Stage, step: int, total_steps: int, folder: RunFolder) -> None:
     """For a stage that has steps left: it may not take them once a later one has learnt from it."""
-    later = [other for other in STAGES[STAGES.index(stage) + 1 :] if list_checkpoints(folder.checkpoints(other))]
+    later = [
+        other for other in STAGE_NAMES[STAGE_NAMES.index(stage) + 1 :] if list_checkpoints(folder.checkpoints(other))
+    ]
     if later:
         raise CheckpointError(
             f"stage {stage} is at step {step} of {total_steps}, and stage {later[0]} has learnt from it as it is: what "
@@ -135,3 +139,20 @@ def refuse_if_later_stage_learnt(stage: Stage, step: int, total_steps: int, fold
             hint=f"--stage {later[0]} trains that one on; to train {stage} on, choose another --run-dir or start over "
             "with --fresh",
         )
+
+
+def load_required_parts(spec: StageSpec, model: XTTS, checkpoint: Path, run_dir: Path) -> None:
+    """Fill the parts that a stage requires from the voice folder of its checkpoint's run: a checkpoint has them not."""
+    if not spec.requires:
+        return
+    around = checkpoint.absolute().parents[2:3]  # RUN/checkpoints/STAGE/step-N, unless --checkpoint-dir was given
+    for voice in (folder / VOICE_FOLDER for folder in (*around, run_dir)):
+        if (voice / MANIFEST_FILE).is_file() and set(spec.requires) <= set(voice_parts(read_manifest(voice))):
+            load_parts(voice, model)
+            return
+    raise CheckpointError(
+        f"stage {spec.name} needs {', '.join(spec.requires)}, found neither in {checkpoint} nor in a {VOICE_FOLDER}/ "
+        "of its run",
+        hint=f"pass model= with a trained {spec.requires[0]}, or leave the checkpoint in its run, beside "
+        f"{VOICE_FOLDER}/",
+    )

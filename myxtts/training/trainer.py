@@ -1,7 +1,7 @@
 """The trainer: one stage's step under the plan's strategy, on the plan's devices, and its state in and out.
 
-`XTTSTrainer` learns from batches that are already on the model's device(s); `myxtts.training.stage_run` brings them,
-saves, validates and reports. One step is `grad_accum` batches: gradients are summed over replicas, averaged over the
+`XTTSTrainer` learns from batches that are already on the model's device(s); `myxtts.training.loop` brings them, saves,
+validates and reports. One step is `grad_accum` batches: gradients are summed over replicas, averaged over the
 batches, clipped by each group's global norm and applied; a step whose gradient is not finite changes nothing and is
 counted.
 """
@@ -22,23 +22,24 @@ import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
-from myxtts.errors import TrainingError
+from myxtts.errors import CheckpointError, TrainingError
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.xtts import XTTS
 from myxtts.pipeline import DeviceBatch, split_rows
 from myxtts.runtime.apply import plan_of_process
-from myxtts.runtime.inventory import find_inventory
+from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import creation_line
 from myxtts.runtime.precision import choose_precision
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
-from myxtts.training.checkpoint import Checkpoint, refuse_other_model
-from myxtts.training.loss_scale import LossScale
-from myxtts.training.optim import AdamW, clipped_means, sum_over_replicas
+from myxtts.training.checkpoint import Checkpoint, load_checkpoint, refuse_other_model
+from myxtts.training.optim import AdamW, LossScale, clipped_means, sum_over_replicas
 from myxtts.training.out_of_memory import batch_in_words, out_of_memory
-from myxtts.training.recipes import StageRecipe, recipe_for
-from myxtts.training.resuming import resume
-from myxtts.training.stages import make_stage, with_weights_of
-from myxtts.training.steps.stage import Tensors, TrainingStage
+from myxtts.training.recipes import recipe_for, with_steps
+from myxtts.training.run_folder import refuse_other_configuration
+from myxtts.training.stage_order import load_required_parts
+from myxtts.training.stages import stage_named
+from myxtts.training.stages.spec import StageRecipe
+from myxtts.training.stages.stage import StageContext, Tensors, TrainingStage, copy_weights
 
 logger = logging.getLogger(__name__)
 
@@ -65,11 +66,13 @@ class XTTSTrainer:
         model: XTTS | None = None,
         resume_checkpoint: str | None = None,
         model_device: str | None = None,
+        *,
+        plan: DevicePlan | None = None,
     ) -> None:
+        """`plan` is the one that was applied to this process; without it the configuration's own is applied now."""
         self.config = config
-        self.plan = plan_of_process(config)
-        inventory = find_inventory(config.training.simulate_gpus)
-        keras.config.set_dtype_policy(choose_precision(config.training.mixed_precision, self.plan, inventory))
+        self.plan = plan if plan is not None else plan_of_process(config)
+        keras.config.set_dtype_policy(choose_precision(config.training.mixed_precision, self.plan))
         self.model_device = model_device or self.plan.model.name
         self.strategy = tf.distribute.OneDeviceStrategy(model_device) if model_device else make_strategy(self.plan)
         self.model = model if model is not None else self._build_model(model_device)
@@ -82,7 +85,7 @@ class XTTSTrainer:
         self.recipe: StageRecipe | None = None
         self.optimizer: AdamW | None = None
         if resume_checkpoint is not None:
-            resume(self, Path(resume_checkpoint), untrained=model is None)
+            self._resume(Path(resume_checkpoint), untrained=model is None)
 
     def _build_model(self, device: str | None) -> XTTS:
         logger.info(creation_line(self.plan, device))
@@ -92,7 +95,7 @@ class XTTSTrainer:
     def on_every_model_device(self, network: CTCNetwork) -> CTCNetwork:
         """A copy with the same weights where the model is: with each replica of it."""
         with self.strategy.scope(), self._model_scope():
-            return with_weights_of(network, CTCNetwork(network.labels))
+            return copy_weights(network, CTCNetwork(network.labels))
 
     def _model_scope(self) -> Any:
         """A device scope for one model device; the strategy itself places mirrored variables."""
@@ -100,10 +103,16 @@ class XTTSTrainer:
 
     def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
-        self.recipe = recipe if recipe is not None else recipe_for(self.config, stage)
-        self.stage = make_stage(
-            stage, self.config, self.model, self.plan, steps=self.recipe.steps, pretrained=self.pretrained_parts
+        spec = stage_named(stage, self.config.model)
+        self.recipe = recipe if recipe is not None else recipe_for(self.config, spec)
+        context = StageContext(
+            config=self.config,
+            model=self.model,
+            plan=self.plan,
+            steps=self.recipe.steps,
+            pretrained=self.pretrained_parts,
         )
+        self.stage = spec.build(context)
         with self.strategy.scope(), self._model_scope():
             self.stage.build()
             variables, shares = self.stage.trainable_variables, self.stage.rate_shares
@@ -338,7 +347,23 @@ class XTTSTrainer:
         self.step_number = checkpoint.step
         self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
         self.loss_scale.set_state(checkpoint.state.get("loss_scale"))
-        self.current_stage().resume(checkpoint.state, self.config.training)
+        self.current_stage().set_state(checkpoint.state, self.config.training)
+
+    def _resume(self, path: Path, *, untrained: bool) -> None:
+        """Start the stage of a named checkpoint where it stood; an `untrained` model first gets what it requires."""
+        if not path.is_dir():
+            raise CheckpointError(
+                f"checkpoint {path} does not exist", hint="find_latest_checkpoint(RUN) names the newest"
+            )
+        checkpoint, training = load_checkpoint(path), self.config.training
+        refuse_other_configuration(checkpoint.state.get("config", {}), self.config, path)
+        spec = stage_named(checkpoint.state["stage"], self.config.model)
+        if untrained:
+            load_required_parts(spec, self.model, path, Path(training.run_dir))
+        self.pretrained_parts = frozenset(training.init_parts)
+        recipe = recipe_for(self.config, spec)
+        self.start_stage(spec.name, with_steps(recipe, checkpoint.state.get("total_steps", recipe.steps)))
+        self.restore(checkpoint)
 
     def _variables(self) -> dict[str, Any]:
         stage = self.current_stage()

@@ -20,7 +20,7 @@ from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.speaker_encoder import SpeakerEncoder
-from myxtts.training.steps.codec import CodecStage
+from myxtts.training.stages.codec import CodecStage
 
 Inputs = dict[str, np.ndarray]
 TINY = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, dvae_width=32, speaker_width=24)

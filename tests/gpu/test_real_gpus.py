@@ -133,7 +133,7 @@ trainer.start_stage("codec")
 stage, source = trainer.current_stage(), ToneSource()
 with tf.device(trainer.plan.producer_device):
     batch = stage.process(next(source))
-stage.fit_to([batch])
+stage.measure([batch])
 losses = [trainer.learn([trainer._whole_batch(batch)]).loss for _ in range(8)]
 print(json.dumps(dict(losses=losses, growth=trainer.plan.memory_growth, device=trainer.model_device)))
 """)
@@ -153,7 +153,7 @@ trainer.start_stage("codec")
 stage = trainer.current_stage()
 with tf.device(trainer.plan.producer_device):
     batch = stage.process(next(ToneSource()))
-stage.fit_to([batch])
+stage.measure([batch])
 results = [trainer.learn([trainer._whole_batch(batch)]) for _ in range(20)]
 print(json.dumps(dict(
     losses=[r.loss for r in results], skipped=trainer.skipped_steps,

@@ -17,8 +17,8 @@ from myxtts.errors import TrainingError
 from myxtts.models.hifigan import samples_of
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.checkpoint import Checkpoint
-from myxtts.training.recipes import parts_after
-from myxtts.training.steps.decoder import segment_starts
+from myxtts.training.stages import stage_named
+from myxtts.training.stages.hifigan import segment_starts
 from myxtts.training.trainer import XTTSTrainer
 
 MEL_ONLY = 16
@@ -93,7 +93,7 @@ print(json.dumps(dict(
     loss=adversarial.loss, figures=adversarial.figures,
     shared=len(ids["generator"] & ids["discriminators"]), straight=straight, again=again, refused=refused,
     frozen=frozen,
-    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=parts_after("decoder", config.model),
+    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=stage_named("decoder", config.model).voice_parts,
     in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))
 """

@@ -11,7 +11,7 @@ from myxtts.config.model import ModelConfig
 from myxtts.errors import TrainingError
 from myxtts.models.codebook import RECENT_UPDATES, Codebook
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
-from myxtts.training.steps.codec import BYPASS_STEPS, COLLAPSE_CHECK_STEP, CodecStage
+from myxtts.training.stages.codec import BYPASS_STEPS, COLLAPSE_CHECK_STEP, CodecStage
 from tests.processes import run_script
 
 
@@ -187,20 +187,20 @@ def stage_after_one_update(codes: list[int], audio_codes: int = 64) -> CodecStag
 def test_training_through_one_code_ends_with_its_reason() -> None:
     stage = stage_after_one_update([5] * 8)
 
-    stage.check(COLLAPSE_CHECK_STEP - 1)
+    stage.check_health(COLLAPSE_CHECK_STEP - 1)
     with pytest.raises(TrainingError, match=r"codebook has collapsed: 2% of its codes .* step 400") as caught:
-        stage.check(COLLAPSE_CHECK_STEP)
+        stage.check_health(COLLAPSE_CHECK_STEP)
     assert "--learning-rate" in caught.value.hint
 
 
 def test_training_through_several_codes_goes_on() -> None:
-    stage_after_one_update(list(range(8))).check(COLLAPSE_CHECK_STEP)
+    stage_after_one_update(list(range(8))).check_health(COLLAPSE_CHECK_STEP)
 
 
 def test_a_large_codebook_may_fill_up_slowly_but_not_collapse_either() -> None:
-    stage_after_one_update(list(range(60)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+    stage_after_one_update(list(range(60)), audio_codes=8192).check_health(COLLAPSE_CHECK_STEP)
     with pytest.raises(TrainingError, match="codebook has collapsed"):
-        stage_after_one_update(list(range(40)), audio_codes=8192).check(COLLAPSE_CHECK_STEP)
+        stage_after_one_update(list(range(40)), audio_codes=8192).check_health(COLLAPSE_CHECK_STEP)
 
 
 def test_padding_neither_moves_nor_counts() -> None:

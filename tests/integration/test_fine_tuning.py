@@ -52,12 +52,13 @@ from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.text.tokenizer import load_tokenizer
-from myxtts.training.initial_voice import settled
+from myxtts.training.initial_voice import resolved_config
 from myxtts.training.recipes import recipe_for
+from myxtts.training.stages import GPT
 from myxtts.training.run import TrainingRun, run_training
 from myxtts.training.run_folder import RunFolder
 from myxtts.training.sources import DrawnBatches
-from myxtts.training.steps.gpt import GPTStage
+from myxtts.training.stages.gpt import GPTStage
 
 voice, corpus, out = {voice!r}, {corpus!r}, {out!r}
 common = dict(init_from=voice, train_data=corpus, cache_dir=out + "/cache", stage="gpt", batch_size=2, max_steps=3,
@@ -68,24 +69,26 @@ def losses(run):
     return [event["loss"] for event in events if event["event"] == "step"]
 
 def train(run, stop_after=None):
-    config = settled(XTTSConfig(**common, run_dir=run))
+    config = resolved_config(XTTSConfig(**common, run_dir=run))
     plan = plan_devices(DeviceRequest.from_config(config), find_inventory(0))
     if stop_after is None:
         return run_training(config, plan, fresh=False, live_console=False)
     folder = RunFolder(run)
     with folder.lock(), EventLog(folder.events) as events:
-        assert not TrainingRun(config, plan, folder, events, lambda: len(losses(run)) >= stop_after).run()
+        started = TrainingRun(config, plan, folder, events, lambda: len(losses(run)) >= stop_after)
+        started.prepare()
+        assert not started.run()
 
 run = out + "/run"
 train(run, stop_after=2)
 shutil.copytree(Path(run, "voice"), Path(out, "halfway"))
 train(run)
 
-config = settled(XTTSConfig(**common))
+config = resolved_config(XTTSConfig(**common))
 prepared = prepare(corpus, config.data, None, load_tokenizer(Path(voice, "tokenizer.json")))
 clips = prepared.split()[0]
 source = DrawnBatches(batches(prepared, config=config.data, seed=0, clips=clips), prepared, clips, seed=0,
-                      reference_seconds=recipe_for(config, "gpt").reference_seconds)
+                      reference_seconds=recipe_for(config, GPT).reference_seconds)
 given = [next(source) for _ in range(3)]
 
 def loss_of(folder, batch):
@@ -134,7 +137,7 @@ def with_scales(folder: Path, source: Path, *, normed: bool) -> Path:
 
 
 def test_training_hears_a_reference_exactly_as_speaking_does(voice: Path, tmp_path: Path) -> None:
-    from myxtts.training.steps.gpt import GPTStage
+    from myxtts.training.stages.gpt import GPTStage
 
     wave = noise(1.5, 3)
     heard = {}

@@ -19,8 +19,8 @@ from myxtts.synthesis.hallucinations import Spoken
 from myxtts.models.mel_decoder import SpokenText
 from myxtts.synthesis.decoding import TrainedMelDecoder
 from myxtts.training.checkpoint import Checkpoint
-from myxtts.training.recipes import parts_after
-from myxtts.training.steps import mel_decoder
+from myxtts.training.stages import stage_named
+from myxtts.training.stages import mel_decoder
 from myxtts.training.trainer import XTTSTrainer
 
 config = XTTSConfig(model_size="tiny", max_steps=60, learning_rate=4e-3, **SMALL)
@@ -96,7 +96,7 @@ print(json.dumps(dict(
     same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
     straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
     loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()),
-    published=parts_after("decoder", config.model), alone=alone, evaluated=evaluated, held_out=sorted(held_out),
+    published=stage_named("decoder", config.model).voice_parts, alone=alone, evaluated=evaluated, held_out=sorted(held_out),
     terms=[sorted(step.figures) for step in (steps[0], steps[-1])],
     in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from myxtts.training.recipes import StageRecipe
+from myxtts.training.stages.spec import StageRecipe
 from tests.processes import run_script
 
 
@@ -29,7 +29,7 @@ def test_ten_steps_equal_kerass_adamw_and_averages_come_and_go() -> None:
         """
 import keras, numpy as np, tensorflow as tf
 from myxtts.training.optim import AdamW, learning_rate_at
-from myxtts.training.recipes import StageRecipe
+from myxtts.training.stages.spec import StageRecipe
 
 recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0, ema=0.9, beta_2=0.98)
 start = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
@@ -59,7 +59,7 @@ def test_a_variable_learns_and_decays_at_its_share_of_the_rate() -> None:
         """
 import keras, numpy as np, tensorflow as tf
 from myxtts.training.optim import AdamW
-from myxtts.training.recipes import StageRecipe
+from myxtts.training.stages.spec import StageRecipe
 
 recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0)
 start = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")

@@ -33,18 +33,18 @@ from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.synthesis.voice import save_voice, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training import run as runs
-from myxtts.training import stage_run
+from myxtts.training import loop
 from myxtts.training.checkpoint import Checkpoint, load_latest, save_checkpoint
-from myxtts.training.recipes import RECIPES
 from myxtts.training.run_folder import RunFolder
+from myxtts.training.stages import CODEC
 
 corpus, out, sizes = {corpus!r}, {out!r}, {sizes!r}
-RECIPES["tiny"]["codec"] = dataclasses.replace(RECIPES["tiny"]["codec"], ema=0.5)
-stages, begin = [], stage_run.StageRun.__init__
+CODEC.recipes["tiny"] = dataclasses.replace(CODEC.recipes["tiny"], ema=0.5)
+stages, begin = [], loop.StageLoop.__init__
 def kept(self, *arguments):
     stages.append(self)
     begin(self, *arguments)
-stage_run.StageRun.__init__ = kept
+loop.StageLoop.__init__ = kept
 
 # One model for all runs, which has forgotten the last one when it starts: building it is most of a start's time.
 trainers, build = [], runs.TrainingRun._trainer
@@ -96,8 +96,8 @@ train("published_late", stage="codec", max_steps=3)
 said["published_late_whole"] = same(voice, read_arrays(folder.voice)) and same(voice, learnt())
 said["trained_to"] = voice_manifest(folder.voice).get("trained_to")
 said["learnt_from"] = voice_manifest(folder.voice).get("learnt_from")
-said["clip_list"] = stages[-1]._train.prepared.clip_list
-said["learnt_and_held_out"] = [stages[-1]._train.clips.tolist(), stages[-1]._held_out.clips.tolist()]
+said["clip_list"] = stages[-1].data.train.prepared.clip_list
+said["learnt_and_held_out"] = [stages[-1].data.train.clips.tolist(), stages[-1].data.held_out.clips.tolist()]
 said["val_data"] = XTTSConfig.from_yaml(folder.config).data.val_data
 
 # A full disk, for the run's settings and for the voice's.

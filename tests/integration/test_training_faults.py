@@ -61,7 +61,7 @@ SICK_PRODUCER = """
 import sys, time
 import numpy as np
 from myxtts.cli.main import main
-from myxtts.training.steps.codec import CodecStage
+from myxtts.training.stages.codec import CodecStage
 
 healthy, leaked = CodecStage.process, []
 def process(stage, host_batch):
@@ -140,7 +140,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.errors import TrainingError
 from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.steps.codec import CodecStage
+from myxtts.training.stages.codec import CodecStage
 
 too_many = 2**44
 learn = CodecStage.objective
@@ -210,7 +210,7 @@ FAILING_PRODUCER = """
 import sys
 from myxtts.cli.main import main
 from myxtts.errors import DataError
-from myxtts.training.steps.codec import CodecStage
+from myxtts.training.stages.codec import CodecStage
 
 healthy, made = CodecStage.process, []
 def process(stage, host_batch):

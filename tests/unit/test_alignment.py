@@ -85,7 +85,7 @@ def test_greedy_reading_merges_repeats_and_drops_blanks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "ctc", "edits"), [("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
+    ("wanted", "found", "edits"), [("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
 )
 def test_edit_distance(wanted: str, heard: str, edits: int) -> None:
     assert edit_distance(wanted, heard) == edits

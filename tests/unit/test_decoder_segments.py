@@ -13,10 +13,13 @@ from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.speaker_encoder import SpeakerEncoder
-from myxtts.training.recipes import DECODER, discriminator_start_for, recipe_for, with_steps
-from myxtts.training.steps.decoder import (
-    DecoderStage,
+from myxtts.training.recipes import recipe_for, with_steps
+from myxtts.training.stages import GPT as GPT_STAGE
+from myxtts.training.stages import hifigan, mel_decoder
+from myxtts.training.stages.hifigan import (
+    SETTINGS,
     FrozenParts,
+    HiFiGANStage,
     repeated,
     segment_starts,
     speaker_waves,
@@ -91,17 +94,21 @@ def test_a_stage_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discr
     small = XTTSConfig(model_size="small")
     told = XTTSConfig(model_size="small", discriminator_start=5)
 
-    assert [discriminator_start_for(small, steps) for steps in (100, 3000, 100_000)] == [75, 2250, 5000]
-    assert discriminator_start_for(told, 3000) == 5
+    assert [hifigan.discriminator_start(small, steps) for steps in (100, 3000, 100_000)] == [75, 2250, 5000]
+    assert hifigan.discriminator_start(told, 3000) == 5
 
 
 def test_the_mel_discriminator_joins_after_a_third_of_its_steps() -> None:
-    assert [discriminator_start_for(XTTSConfig(model_size="tiny"), steps) for steps in (4, 500, 1500)] == [1, 166, 500]
-    assert discriminator_start_for(XTTSConfig(model_size="tiny", discriminator_start=0), 500) == 0
+    assert [mel_decoder.discriminator_start(XTTSConfig(model_size="tiny"), steps) for steps in (4, 500, 1500)] == [
+        1,
+        166,
+        500,
+    ]
+    assert mel_decoder.discriminator_start(XTTSConfig(model_size="tiny", discriminator_start=0), 500) == 0
 
 
 def test_a_stage_that_epochs_make_shorter_than_its_warm_up_still_reaches_its_learning_rate() -> None:
-    recipe = recipe_for(XTTSConfig(model_size="normal"), "gpt")
+    recipe = recipe_for(XTTSConfig(model_size="normal"), GPT_STAGE)
 
     assert recipe.warmup_steps == 2000
     assert with_steps(recipe, 300).warmup_steps == 30
@@ -113,13 +120,13 @@ def test_a_run_that_is_made_longer_keeps_its_discriminators() -> None:
         dvae=DVAE(size.model), conditioning=Conditioning(size.model), gpt=GPT(size.model), speaker_encoder=None
     )
 
-    def stage_of(steps: int) -> DecoderStage:
+    def stage_of(steps: int) -> HiFiGANStage:
         parts = HiFiGAN(size.model), SpeakerEncoder(size.model)
-        return DecoderStage(*parts, frozen, DECODER["tiny"], discriminator_start_for(size, steps))
+        return HiFiGANStage(*parts, frozen, SETTINGS["tiny"], hifigan.discriminator_start(size, steps))
 
     short, longer, told = stage_of(1000), stage_of(4000), stage_of(4000)
-    longer.resume(short.kept(), size.training)
-    told.resume(short.kept(), replace(size.training, discriminator_start=3000))
+    longer.set_state(short.get_state(), size.training)
+    told.set_state(short.get_state(), replace(size.training, discriminator_start=3000))
 
     assert not short.begin_step(749)
     assert short.begin_step(750)

@@ -12,7 +12,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
-from myxtts.training.steps.gpt import COLLAPSED_VARIATION, GPTStage, variation_of
+from myxtts.training.stages.gpt import COLLAPSED_VARIATION, GPTStage, variation_of
 from tests.small_model import SIZES
 
 
@@ -34,10 +34,10 @@ def test_references_that_differ_are_told_apart_whatever_batches_they_come_in(sta
     whole = references(6)
     halves = [{name: tensor[rows] for name, tensor in whole.items()} for rows in (slice(0, 3), slice(3, 6))]
 
-    spread = stage.look_over([whole])["conditioning_variation"]
+    spread = stage.validate_together([whole])["conditioning_variation"]
 
     assert COLLAPSED_VARIATION < spread < 1
-    assert stage.look_over(halves)["conditioning_variation"] == pytest.approx(spread, rel=1e-4)
+    assert stage.validate_together(halves)["conditioning_variation"] == pytest.approx(spread, rel=1e-4)
 
 
 def test_latents_that_see_nothing_of_the_reference_have_no_spread(stage: GPTStage) -> None:
@@ -45,13 +45,13 @@ def test_latents_that_see_nothing_of_the_reference_have_no_spread(stage: GPTStag
         if "key_value" in weight.path:
             weight.assign(tf.zeros_like(weight))
 
-    assert stage.look_over([references(3)])["conditioning_variation"] < 1e-5
+    assert stage.validate_together([references(3)])["conditioning_variation"] < 1e-5
 
 
 def test_references_of_one_speaker_say_nothing(stage: GPTStage) -> None:
     """A voice that follows its references tells speakers apart and no clips: 0.0003 to 0.008 within one speaker."""
-    assert stage.look_over([references(3, speakers=1)]) == {}
-    assert stage.look_over([references(1)]) == {}
+    assert stage.validate_together([references(3, speakers=1)]) == {}
+    assert stage.validate_together([references(1)]) == {}
 
 
 def test_the_spread_is_not_lost_in_the_sixteen_bits_that_a_gpu_computes_in() -> None:

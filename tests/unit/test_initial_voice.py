@@ -21,8 +21,9 @@ from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
 from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
-from myxtts.training.recipes import FINE_TUNING, RECIPES, recipe_for, stages_for
+from myxtts.training.recipes import FINE_TUNING, recipe_for, stages_to_run
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
+from myxtts.training.stages import GPT, HIFIGAN
 from tests.corpus_maker import make_ljspeech
 from tests.unit.test_extending import PERSIAN, xtts_vocabulary
 
@@ -49,6 +50,10 @@ def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows
     return folder
 
 
+def names_to_run(config: XTTSConfig) -> tuple[str, ...]:
+    return tuple(spec.name for spec in stages_to_run(config))
+
+
 @pytest.fixture
 def voice(tmp_path: Path) -> Path:
     return write_voice(tmp_path / "xtts")
@@ -72,15 +77,15 @@ def test_sizes_front_end_and_parts_come_from_the_voice(voice: Path) -> None:
 
 def test_a_published_voice_is_fine_tuned_in_stage_gpt_gently_and_without_an_aligner(voice: Path) -> None:
     config = resolved_config(XTTSConfig(init_from=str(voice)))
-    recipe = recipe_for(config, "gpt")
+    recipe = recipe_for(config, GPT)
 
-    assert stages_for(config) == ("gpt",)
+    assert names_to_run(config) == ("gpt",)
     assert recipe.learning_rate == pytest.approx(5e-6)
-    assert recipe.steps == RECIPES["big"]["gpt"].steps * FINE_TUNING.steps_share
+    assert recipe.steps == GPT.recipes["big"].steps * FINE_TUNING.steps_share
     assert recipe.reference_seconds == 6.0
     assert config.training.alignment_weight == 0.0
     assert (config.training.token_corruption, config.training.speed_perturbation) == (0.0, 0.0)
-    assert stages_for(resolved_config(XTTSConfig(init_from=str(voice), stage="decoder"))) == ("decoder",)
+    assert names_to_run(resolved_config(XTTSConfig(init_from=str(voice), stage="decoder"))) == ("decoder",)
     assert resolved_config(XTTSConfig(init_from=str(voice), alignment_weight=0.3)).training.alignment_weight == 0.3
 
 
@@ -97,11 +102,11 @@ def test_only_stages_whose_parts_are_missing_run_beside_gpt(tmp_path: Path) -> N
         XTTSConfig(init_from=str(write_voice(tmp_path / "gpt", ("dvae", "conditioning", "gpt"))))
     )
 
-    assert stages_for(codec) == stages_for(speaking) == ("gpt", "decoder")
+    assert names_to_run(codec) == names_to_run(speaking) == ("gpt", "decoder")
     # What the voice did not bring is learnt from scratch, as fast as ever.
-    assert recipe_for(codec, "gpt").learning_rate == RECIPES["big"]["gpt"].learning_rate
-    assert recipe_for(speaking, "gpt").learning_rate == pytest.approx(5e-6)
-    assert recipe_for(speaking, "decoder").learning_rate == RECIPES["big"]["decoder"].learning_rate
+    assert recipe_for(codec, GPT).learning_rate == GPT.recipes["big"].learning_rate
+    assert recipe_for(speaking, GPT).learning_rate == pytest.approx(5e-6)
+    assert recipe_for(speaking, HIFIGAN).learning_rate == HIFIGAN.recipes["big"].learning_rate
 
 
 def test_a_gpt_that_the_voice_did_not_bring_learns_as_from_scratch(tmp_path: Path, voice: Path) -> None:
@@ -125,9 +130,7 @@ def test_a_gpt_that_the_voice_did_not_bring_learns_as_from_scratch(tmp_path: Pat
 
 
 def test_a_given_learning_rate_wins(voice: Path) -> None:
-    assert (
-        recipe_for(resolved_config(XTTSConfig(init_from=str(voice), learning_rate=1e-4)), "gpt").learning_rate == 1e-4
-    )
+    assert recipe_for(resolved_config(XTTSConfig(init_from=str(voice), learning_rate=1e-4)), GPT).learning_rate == 1e-4
 
 
 def test_sizes_that_were_given_and_differ_are_named(voice: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from myxtts.training.loss_scale import FIRST_SCALE, GROW_AFTER_STEPS, LossScale
+from myxtts.training.optim import FIRST_SCALE, GROW_AFTER_STEPS, LossScale
 
 
 def test_an_infinite_gradient_halves_the_scale_and_many_good_steps_double_it() -> None:

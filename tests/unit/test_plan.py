@@ -175,13 +175,13 @@ def test_a_simulation_says_that_it_is_one() -> None:
 def test_mixed_precision_takes_the_kind_that_the_gpu_has(capability: tuple[int, int], precision: str) -> None:
     inventory = gpus(2, capability=capability)
 
-    assert choose_precision(True, plan_devices(DeviceRequest(), inventory), inventory) == precision
+    assert choose_precision(True, plan_devices(DeviceRequest(), inventory)) == precision
 
 
 def test_mixed_precision_is_refused_where_it_cannot_work() -> None:
     for inventory in (gpus(0), simulated_inventory(2), gpus(1, capability=(6, 1))):
         with pytest.raises(DeviceError, match="mixed precision"):
-            choose_precision(True, plan_devices(DeviceRequest(), inventory), inventory)
+            choose_precision(True, plan_devices(DeviceRequest(), inventory))
 
 
 DUAL = DeviceRequest(data_gpu=0, model_gpu=1)

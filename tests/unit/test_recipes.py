@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from myxtts.config.config import XTTSConfig
-from myxtts.training.recipes import recipe_for
+from myxtts.training.recipes import length_of, recipe_for
 from myxtts.training.sources import with_batches_of
-from myxtts.training.stage_length import length_of
+from myxtts.training.stages import GPT
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_a_batch_has_the_limits_that_were_given_and_no_others(
 ) -> None:
     config = XTTSConfig(model_size="tiny", **given)
 
-    limits = with_batches_of(recipe_for(config, "gpt"), config.data)
+    limits = with_batches_of(recipe_for(config, GPT), config.data)
 
     assert (limits.batch_size, limits.batch_seconds) == (clips, seconds)

@@ -18,7 +18,7 @@ from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
 from myxtts.training.alignment import codes_of
 from myxtts.training.sources import DrawnBatches, hide_texts, speed_perturbation
-from myxtts.training.steps.gpt import GPTStage, corrupt_tokens
+from myxtts.training.stages.gpt import GPTStage, corrupt_tokens
 from tests.corpus_maker import make_ljspeech, settings
 from tests.small_model import SIZES
 

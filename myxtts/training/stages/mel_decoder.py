@@ -15,20 +15,43 @@ from typing import Any
 import tensorflow as tf
 
 from myxtts.audio.mel import MelSpectrogram
+from myxtts.config.config import XTTSConfig
+from myxtts.models.aligner import CTCNetwork
 from myxtts.models.gpt import GPT, GPTOutput
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.reference_mel import reference_mel
-from myxtts.training.steps.adversarial import DISCRIMINATORS, AdversarialStage
-from myxtts.training.steps.decoder import FrozenParts
-from myxtts.training.steps.mel_loss import MelLoss, measured_postfilter
-from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, Objective, Tensors
+from myxtts.training.stages.adversarial import DISCRIMINATORS, AdversarialStage
+from myxtts.training.stages.hifigan import FrozenParts
+from myxtts.training.stages.mel_loss import MelLoss, measured_postfilter
+from myxtts.training.stages.stage import (
+    LENGTHS_B,
+    TOKENS_BU,
+    WAVES_BS,
+    Objective,
+    StageContext,
+    Tensors,
+    TrainingStage,
+)
 
 SAMPLED_TEMPERATURE = 0.7
 """Of the codes that the GPT draws; lower than 1, as in speaking."""
+DISCRIMINATOR_START_SHARE = 1 / 3
+"""Share of the stage's steps before the discriminator joins."""
 MAX_SAMPLED_SHARE = 0.5
 """Largest share of a clip's codes that are the GPT's own. With all of them it would read the text alone, and what it
 makes is less like the voice."""
+
+
+def build(context: StageContext) -> TrainingStage:
+    start = discriminator_start(context.config, context.steps)
+    return MelDecoderStage(context.model.mel_decoder, FrozenParts.of(context), start)
+
+
+def discriminator_start(config: XTTSConfig, steps: int) -> int:
+    """Steps before the discriminator joins."""
+    given = config.training.discriminator_start
+    return int(steps * DISCRIMINATOR_START_SHARE) if given is None else given
 
 
 class MelDecoderStage(AdversarialStage):
@@ -37,6 +60,7 @@ class MelDecoderStage(AdversarialStage):
     name = "decoder"
     adversarial_weight = 0.1
     feature_weight = 0.5
+    takes_ctc_loss = True
 
     def __init__(self, mel_decoder: MelDecoder, frozen: FrozenParts, discriminator_start: int) -> None:
         super().__init__(discriminator_start)
@@ -63,6 +87,9 @@ class MelDecoderStage(AdversarialStage):
         self.mel_decoder.begin_as(self._frozen.dvae)
 
     # The producer's half
+
+    def add_ctc_loss(self, network: CTCNetwork, weight: float) -> None:
+        self.mel_loss.add_ctc_loss(network, weight)
 
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
         names = ("text", "text_lengths", "wave", "wave_lengths", "reference", "reference_lengths", "draw")
@@ -134,8 +161,8 @@ class MelDecoderStage(AdversarialStage):
         inside_BT1 = tf.sequence_mask(lengths_B, frames, dtype=tf.float32)[:, :, None]
         return (tf.cast(mel_BTM[:, :frames], tf.float32) - decoder.mel_shift_M) / decoder.mel_scale_M * inside_BT1
 
-    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
-        """No figure, but the detail that the decoder's mels lack."""
+    def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
+        """No figure, but the gains of the decoder's postfilter."""
         self.postfilter = {"mel_decoder": measured_postfilter(batches, map(self._made, batches), self.mel_decoder)}
         return {}
 

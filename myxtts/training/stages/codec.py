@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
+from myxtts.models.aligner import CTCNetwork
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
-from myxtts.training.steps.mel_loss import MelLoss, measured_postfilter
-from myxtts.training.steps.stage import LossTerm, Objective, Tensors, TrainingStage
+from myxtts.training.stages.mel_loss import MelLoss, measured_postfilter
+from myxtts.training.stages.stage import LossTerm, Objective, StageContext, Tensors, TrainingStage
 
 SEGMENT_FRAMES = 64
 COMMITMENT_WEIGHT = 0.25
@@ -25,11 +26,16 @@ LARGE_CODEBOOK = 1024
 SCALE_BATCHES = 8
 
 
+def build(context: StageContext) -> TrainingStage:
+    return CodecStage(context.model.dvae, pretrained="dvae" in context.pretrained)
+
+
 class CodecStage(TrainingStage):
     """DVAE from random segments; the mel's scale per channel is measured on the first batches."""
 
     name = "codec"
-    first_batches = SCALE_BATCHES
+    measured_batches = SCALE_BATCHES
+    takes_ctc_loss = True
 
     def __init__(self, dvae: DVAE, *, pretrained: bool = False) -> None:
         self.dvae = dvae
@@ -42,6 +48,9 @@ class CodecStage(TrainingStage):
     def layers(self) -> dict[str, Any]:
         return {"dvae": self.dvae}
 
+    def add_ctc_loss(self, network: CTCNetwork, weight: float) -> None:
+        self.mel_loss.add_ctc_loss(network, weight)
+
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
         wave, lengths = cut_segments(host_batch["wave"], host_batch["wave_lengths"], host_batch["draw"])
         mel_BTM, mel_lengths_B = self._mel(wave, lengths)
@@ -50,7 +59,7 @@ class CodecStage(TrainingStage):
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
         return {"mel": mel, "mel_lengths": mel_lengths}
 
-    def fit_to(self, batches: list[Tensors]) -> None:
+    def measure(self, batches: list[Tensors]) -> None:
         """Set the DVAE's shift and scale."""
         mel = tf.concat([batch["mel"] for batch in batches], 0)
         lengths = tf.concat([batch["mel_lengths"] for batch in batches], 0)
@@ -68,8 +77,8 @@ class CodecStage(TrainingStage):
         terms["commitment"] = LossTerm(passed["commitment"], tf.where(bypass, 0.0, COMMITMENT_WEIGHT))
         return Objective(terms, {}, {"latents": passed["latents"], "codes": passed["codes"]})
 
-    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
-        """No figure, but the detail that the codec's mels lack."""
+    def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
+        """No figure, but the gains of the codec's postfilter."""
         made = (self.dvae(batch["mel"], batch["mel_lengths"]) for batch in batches)
         self.postfilter = {"dvae": measured_postfilter(batches, made, self.dvae)}
         return {}
@@ -79,7 +88,7 @@ class CodecStage(TrainingStage):
             auxiliary["latents"], auxiliary["codes"], batch["mel_lengths"], bypass=step < self._bypass_steps
         )
 
-    def check(self, step: int) -> None:
+    def check_health(self, step: int) -> None:
         if step < COLLAPSE_CHECK_STEP:
             return
         usage, codes = float(self.dvae.codebook_usage()), self.dvae.codebook.codes

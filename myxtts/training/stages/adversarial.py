@@ -1,7 +1,7 @@
-"""A stage whose model learns against discriminators, which learn to tell what it makes from what was recorded.
+"""A stage whose generator learns against discriminators.
 
-What learns from distances alone makes the mean of everything that its input may have stood for, which is smoother than
-any of it. The discriminators join once the model has learnt from distances for a while: until then they teach little.
+A regression loss alone gives the mean of everything that the input may have stood for, which is smoother than speech.
+The discriminators join after `discriminator_start` steps: until then they teach little and cost more than the rest.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from myxtts.config.training import TrainingConfig
 from myxtts.models.discriminators import FEATURE_WEIGHT, adversarial_loss, discriminator_loss, feature_loss
-from myxtts.training.steps.stage import GENERATOR, LossTerm, TrainingStage
+from myxtts.training.stages.stage import GENERATOR, LossTerm, TrainingStage
 
 DISCRIMINATORS = "discriminators"
 
 
 class AdversarialStage(TrainingStage):
-    """Two parameter_groups: the model, and discriminators that speaking never needs."""
+    """Two parameter groups: the generator, and discriminators that speaking never needs."""
 
     adversarial_weight: ClassVar[float] = 1.0
     feature_weight: ClassVar[float] = FEATURE_WEIGHT
@@ -31,12 +31,12 @@ class AdversarialStage(TrainingStage):
 
     @abc.abstractmethod
     def make_discriminators(self) -> Any:
-        """A layer that says of a batch what each of its discriminators finds."""
+        """A layer that gives, for a batch, the scores and features of each discriminator."""
 
     @property
     @abc.abstractmethod
     def learners(self) -> list[Any]:
-        """The layers of the model that learn."""
+        """The layers of the generator that learn."""
 
     def build(self) -> None:
         self.discriminators = self.make_discriminators()
@@ -49,13 +49,13 @@ class AdversarialStage(TrainingStage):
             DISCRIMINATORS: list(self.discriminators.trainable_variables),
         }
 
-    def kept(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         return {"discriminator_start": self.discriminator_start}
 
-    def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:
-        """A run with other steps than before keeps its discriminators, or goes on without them, as it began."""
-        if training.discriminator_start is None and "discriminator_start" in kept:
-            self.discriminator_start = kept["discriminator_start"]
+    def set_state(self, state: Mapping[str, Any], training: TrainingConfig) -> None:
+        """A run with other steps than before keeps the start of its discriminators, unless the settings name one."""
+        if training.discriminator_start is None and "discriminator_start" in state:
+            self.discriminator_start = state["discriminator_start"]
 
     def begin_step(self, step: int) -> bool:
         adversarial = step >= self.discriminator_start
@@ -66,10 +66,10 @@ class AdversarialStage(TrainingStage):
         return dict.fromkeys(("adversarial", "features", DISCRIMINATORS), tf.cast(rows, tf.float32))
 
     def adversarial_terms(self, real: tf.Tensor, made: tf.Tensor, *, learning: bool) -> dict[str, LossTerm]:
-        """None before the discriminators join, and none held out: what they say changes as they learn."""
+        """None before the discriminators join, and none in validation: their scores change as they learn."""
         if not (self._adversarial and learning):
             return {}
-        # One look at what was made serves both: each group's gradient is taken for its own variables only.
+        # One pass serves both losses: each group's gradient is taken for its own variables only.
         of_real, of_made = self.discriminators(real), self.discriminators(made)
         return {
             "adversarial": LossTerm(adversarial_loss(of_made), self.adversarial_weight),

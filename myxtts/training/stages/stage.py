@@ -13,13 +13,21 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import tensorflow as tf
 
+from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage as StageName
 from myxtts.config.training import TrainingConfig
+from myxtts.models.aligner import CTCNetwork
+from myxtts.models.gpt import AlignmentHeads
+from myxtts.models.xtts import XTTS
+from myxtts.runtime.plan import DevicePlan
+
+AnyLayer = TypeVar("AnyLayer")
 
 Tensors = Mapping[str, Any]
 
@@ -58,16 +66,49 @@ class Objective(NamedTuple):
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageContext:
+    """What a stage is built over."""
+
+    config: XTTSConfig
+    model: XTTS
+    plan: DevicePlan
+    steps: int
+    """Of the whole stage."""
+    pretrained: frozenset[str] = frozenset()
+    """Parts whose weights came with a voice."""
+
+    def frozen(self, part: str) -> Any:
+        """A copy of the model's part on the producer's device; the part itself where both share the only device."""
+        layer = getattr(self.model, part)
+        if len(self.plan.roles) == 1:
+            return layer
+        with tf.device(self.plan.producer_device):
+            return copy_weights(layer, type(layer)(self.config.model))
+
+
+def copy_weights(source: AnyLayer, target: AnyLayer) -> AnyLayer:
+    """The target, built under the caller's scope, with the source's weights."""
+    target.build()  # type: ignore[attr-defined]
+    for theirs, ours in zip(source.weights, target.weights, strict=True):  # type: ignore[attr-defined]
+        ours.assign(theirs.numpy())
+    return target
+
+
 class TrainingStage(abc.ABC):
     """One stage over one model. `process` runs on the data device, everything else on the model's."""
 
     name: StageName
-    first_batches: int = 0
-    """Processed batches that `fit_to` wants to see before the first step."""
+    measured_batches: int = 0
+    """Processed batches that `measure` wants to see before the first step."""
     slower_layers: ClassVar[Mapping[str, float]] = {}
     """Layers that learn at a share of the stage's learning rate, by name."""
     postfilter: Mapping[str, list[float]] = MappingProxyType({})
-    """For the part that makes mels, what `look_over` found that they lack: see `myxtts.audio.postfilter`."""
+    """For the part that makes mels, the gains that `validate_together` measured: see `myxtts.audio.postfilter`."""
+    alignment_heads: AlignmentHeads | None = None
+    """Heads of the GPT that alignments supervise here; None where the stage leaves the GPT as it is."""
+    takes_ctc_loss: ClassVar[bool] = False
+    """Whether it makes mels that a CTC network can compare with the recording's: see `add_ctc_loss`."""
 
     @property
     @abc.abstractmethod
@@ -82,21 +123,23 @@ class TrainingStage(abc.ABC):
     def build(self) -> None:  # noqa: B027
         """Make what only training needs; called once, under the strategy's scope and the model's device."""
 
+    def add_ctc_loss(self, network: CTCNetwork, weight: float) -> None:  # noqa: B027
+        """Learn also from the CTC perceptual loss by a trained aligner; only where `takes_ctc_loss`."""
+
     def initialise(self, seed: int) -> None:  # noqa: B027
-        """Weights to learn from scratch with, beyond those that layers are built with; not called where a voice brought
-        them or a run is resumed."""
+        """Initial weights beyond those that layers are built with; not called for pretrained parts or a resumed run."""
 
-    def fit_to(self, batches: list[Tensors]) -> None:  # noqa: B027
-        """Measure on `first_batches` batches what learning starts from; not called when a run is resumed."""
+    def measure(self, batches: list[Tensors]) -> None:  # noqa: B027
+        """Set statistics from `measured_batches` batches before the first step; not called when a run is resumed."""
 
-    def kept(self) -> dict[str, Any]:
-        """Plain values that a checkpoint keeps beside the variables, for `resume`."""
+    def get_state(self) -> dict[str, Any]:
+        """Plain values that a checkpoint keeps beside the variables, for `set_state`."""
         return {}
 
-    def resume(self, kept: Mapping[str, Any], training: TrainingConfig) -> None:  # noqa: B027
-        """Take up what `kept` gave, with the rest of the checkpoint's state, unless the settings say otherwise."""
+    def set_state(self, state: Mapping[str, Any], training: TrainingConfig) -> None:  # noqa: B027
+        """Continue from a checkpoint's state, unless the settings say otherwise."""
 
-    def fit_to_speak(self, step: int) -> bool:
+    def ready_to_speak(self, step: int) -> bool:
         """Whether a voice is better with what this stage has learnt in so many steps than without."""
         return True
 
@@ -120,14 +163,14 @@ class TrainingStage(abc.ABC):
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         """The loss of one replica's batch; `seed` turns dropout on. Runs inside a tf.function."""
 
-    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
+    def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """Figures that held-out batches give together, beside the means of their losses; none by default."""
         return {}
 
     def after_update(self, batch: Tensors, auxiliary: Tensors, *, step: tf.Tensor) -> None:  # noqa: B027
         """What changes beside the optimiser's variables after a step; nothing by default."""
 
-    def check(self, step: int) -> None:  # noqa: B027
+    def check_health(self, step: int) -> None:  # noqa: B027
         """Raise a `TrainingError` where this stage has failed for good; called now and then."""
 
     @property

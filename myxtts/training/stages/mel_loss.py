@@ -15,7 +15,7 @@ import tensorflow as tf
 from myxtts.audio.mel import N_MELS
 from myxtts.audio.postfilter import measured_gains
 from myxtts.models.aligner import CTCNetwork, ctc_perceptual_loss, steps_of
-from myxtts.training.steps.stage import LossTerm, Tensors
+from myxtts.training.stages.stage import LossTerm, Tensors
 
 MSE_WEIGHT = 0.5
 

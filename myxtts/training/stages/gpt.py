@@ -22,7 +22,15 @@ from myxtts.models.gpt import (
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
 from myxtts.models.layers import dropout_mask
 from myxtts.models.reference_mel import reference_mel
-from myxtts.training.steps.stage import LENGTHS_B, WAVES_BS, LossTerm, Objective, Tensors, TrainingStage
+from myxtts.training.stages.stage import (
+    LENGTHS_B,
+    WAVES_BS,
+    LossTerm,
+    Objective,
+    StageContext,
+    Tensors,
+    TrainingStage,
+)
 
 _NOISE_SITE = 1 << 20
 """Draws of the noise, apart from those of the GPT's own dropout, whose sites are counted from 0."""
@@ -33,6 +41,18 @@ CONDITIONING_VARIATION = "conditioning_variation"
 COLLAPSED_VARIATION = 0.05
 """A spread of the references below this is none: it was 0.3 to 0.6 in voices that follow them, and at most 0.011 in
 those that had come to ignore them."""
+
+
+def build(context: StageContext) -> TrainingStage:
+    training = context.config.training
+    return GPTStage(
+        context.model.gpt,
+        context.model.conditioning,
+        context.frozen("dvae"),
+        alignment_weight=training.alignment_weight or 0.0,
+        token_corruption=training.token_corruption,
+        alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < context.config.model.gpt_layers],
+    )
 
 
 class GPTStage(TrainingStage):
@@ -59,13 +79,8 @@ class GPTStage(TrainingStage):
         signature = [WAVES_BS, LENGTHS_B, WAVES_BS, LENGTHS_B]
         self._encode = tf.function(self._encode_waves, autograph=False, input_signature=signature)
         self._alignment_weight = alignment_weight
-        self._alignment_heads = alignment_heads if alignment_weight else ()
+        self.alignment_heads: AlignmentHeads = alignment_heads if alignment_weight else ()
         self._token_corruption = token_corruption
-
-    @property
-    def alignment_heads(self) -> AlignmentHeads:
-        """The heads that alignments guide; none where they do not."""
-        return self._alignment_heads
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -132,7 +147,7 @@ class GPTStage(TrainingStage):
         read_BT = batch["codes"]
         if seed is not None:
             read_BT = corrupt_tokens(read_BT, self._token_corruption, self.gpt.config.audio_codes, seed)
-        heads = self._alignment_heads if "alignment" in batch else ()
+        heads = self.alignment_heads if "alignment" in batch else ()
         output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
         losses = gpt_losses(self.gpt, output, *text, batch["codes"], lengths_B, alignment_BT=batch.get("alignment"))
         terms = {
@@ -143,7 +158,7 @@ class GPTStage(TrainingStage):
             terms["alignment"] = LossTerm(losses.alignment, self._alignment_weight)
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})
 
-    def look_over(self, batches: Sequence[Tensors]) -> dict[str, float]:
+    def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """The spread of several speakers' references: near 0, the GPT is told the same of every voice. No loss shows
         it, for the codes already spoken tell the voice too."""
         if len({int(speaker) for batch in batches for speaker in batch["speaker"]}) < 2:

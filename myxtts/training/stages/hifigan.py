@@ -19,6 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
+from myxtts.config.config import XTTSConfig
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.errors import TrainingError
 from myxtts.models.conditioning import Conditioning
@@ -29,9 +30,17 @@ from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN, samples_of
 from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
-from myxtts.training.recipes import DecoderSettings
-from myxtts.training.steps.adversarial import DISCRIMINATORS, AdversarialStage
-from myxtts.training.steps.stage import LENGTHS_B, TOKENS_BU, WAVES_BS, LossTerm, Objective, Tensors
+from myxtts.training.stages.adversarial import DISCRIMINATORS, AdversarialStage
+from myxtts.training.stages.stage import (
+    LENGTHS_B,
+    TOKENS_BU,
+    WAVES_BS,
+    LossTerm,
+    Objective,
+    StageContext,
+    Tensors,
+    TrainingStage,
+)
 
 LATENT_SAMPLES = FRAMES_PER_CODE * HOP
 MARGIN_SAMPLES = 8 * 147
@@ -39,6 +48,41 @@ MARGIN_SAMPLES = 8 * 147
 without a fraction of a sample."""
 MARGIN_OUTPUT_SAMPLES = 8 * 160
 LOSS_MEL = MelSettings(sample_rate=OUTPUT_SAMPLE_RATE, f_max_hz=OUTPUT_SAMPLE_RATE / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiFiGANSettings:
+    """What differs between the sizes beside the recipe."""
+
+    segment_latents: int = 32
+    """Latents of a segment, 46 ms each."""
+    discriminator_start: int = 5000
+    """Steps before the discriminators join: they cost more than half of a step, and teach little until speech is
+    roughly there."""
+    discriminator_shrink: int = 1
+    """Divides the widths of the discriminators."""
+    speaker_seconds: float = 3.0
+    """Longest piece of the reference that the speaker encoder reads in a step."""
+
+
+SETTINGS = {
+    "tiny": HiFiGANSettings(segment_latents=16, discriminator_start=3000, discriminator_shrink=8, speaker_seconds=1.0),
+    "small": HiFiGANSettings(),
+    "normal": HiFiGANSettings(),
+    "big": HiFiGANSettings(),
+}
+
+
+def build(context: StageContext) -> TrainingStage:
+    model, settings = context.model, SETTINGS[context.config.model.model_size]
+    start = discriminator_start(context.config, context.steps)
+    return HiFiGANStage(model.hifigan, model.speaker_encoder, FrozenParts.of(context), settings, start)
+
+
+def discriminator_start(config: XTTSConfig, steps: int) -> int:
+    """Steps before the discriminators join; fewer steps than usual keep a quarter of them for the discriminators."""
+    given, usual = config.training.discriminator_start, SETTINGS[config.model.model_size].discriminator_start
+    return min(usual, 3 * steps // 4) if given is None else given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +95,18 @@ class FrozenParts:
     speaker_encoder: SpeakerEncoder | None = None
     """Only where a pretrained one must stay as it is; without it, HiFi-GAN's stage trains its own."""
 
+    @classmethod
+    def of(cls, context: StageContext) -> FrozenParts:
+        pretrained = "speaker_encoder" in context.pretrained
+        return cls(
+            dvae=context.frozen("dvae"),
+            conditioning=context.frozen("conditioning"),
+            gpt=context.frozen("gpt"),
+            speaker_encoder=context.frozen("speaker_encoder") if pretrained else None,
+        )
 
-class DecoderStage(AdversarialStage):
+
+class HiFiGANStage(AdversarialStage):
     """HiFi-GAN, and the speaker encoder unless it is frozen, against discriminators that speaking never needs."""
 
     name = "decoder"
@@ -62,7 +116,7 @@ class DecoderStage(AdversarialStage):
         hifigan: HiFiGAN,
         speaker_encoder: SpeakerEncoder,
         frozen: FrozenParts,
-        settings: DecoderSettings,
+        settings: HiFiGANSettings,
         discriminator_start: int,
     ) -> None:
         super().__init__(discriminator_start)
@@ -140,7 +194,7 @@ class DecoderStage(AdversarialStage):
 
     # The consumer's half
 
-    def fit_to_speak(self, step: int) -> bool:
+    def ready_to_speak(self, step: int) -> bool:
         """Before the discriminators join it buzzes more than Griffin-Lim, which the voice has without it."""
         return step >= self.discriminator_start
 

@@ -1,0 +1,264 @@
+"""The loop of one stage: read, process, transfer, step, validate, save, from the first step or the last checkpoint on.
+
+`StageLoop.run` is the whole story; what it calls stands below it in the order in which it is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from myxtts.config.config import XTTSConfig
+from myxtts.config.loading import as_plain_values
+from myxtts.data.state import place_in_plan
+from myxtts.errors import MyXTTSError
+from myxtts.files import writing
+from myxtts.monitoring.events import EventLog
+from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
+from myxtts.pipeline.pipeline import PipelineBase
+from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
+from myxtts.runtime.strategy import get_device_context
+from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.initial_voice import nothing_fits
+from myxtts.training.out_of_memory import limits_in_words, out_of_memory
+from myxtts.training.recipes import length_of, recipe_for, with_steps
+from myxtts.training.run_folder import (
+    RunFolder,
+    corpus_marks,
+    disk_full_hint,
+    refuse_other_configuration,
+    refuse_other_corpus,
+)
+from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
+from myxtts.training.stage_data import StageData
+from myxtts.training.stage_order import refuse_if_later_stage_learnt
+from myxtts.training.stages.spec import StageSpec
+from myxtts.training.trainer import XTTSTrainer
+from myxtts.training.watch import StageWatch
+
+logger = logging.getLogger(__name__)
+
+VALIDATION_BATCHES = 8
+
+
+class StageLoop:
+    """Runs a stage over the pipeline that the plan asks for. `on_checkpoint` and `on_validation` are the run's."""
+
+    def __init__(
+        self,
+        trainer: XTTSTrainer,
+        data: StageData,
+        folder: RunFolder,
+        events: EventLog,
+        on_checkpoint: Callable[[StageSpec], None],
+        on_validation: Callable[[StageSpec, int], None] | None = None,
+    ) -> None:
+        self.trainer, self.data, self.folder, self.events = trainer, data, folder, events
+        self.config: XTTSConfig = trainer.config
+        self.spec, self.should_stop = data.spec, data.should_stop
+        self._on_checkpoint, self._on_validation = on_checkpoint, on_validation
+        self._validation: list[DeviceBatch] | None = None
+        self.watch: StageWatch
+        self.total_steps: int
+
+    def run(self) -> bool:
+        """Train to the end; `False` if it was asked to stop before, with everything saved."""
+        trainer, training = self.trainer, self.config.training
+        if not self._start():
+            return False
+        with self._source() as source:
+            self._restore_or_initialise(source)
+            if trainer.step_number >= self.total_steps:
+                return True
+            refuse_if_later_stage_learnt(self.spec.name, trainer.step_number, self.total_steps, self.folder)
+            if not self._add_ctc_loss():
+                return False
+            first_step = trainer.step_number
+            # Asked before the pipeline reads ahead: a checkpoint needs the state after the batch that was learnt last.
+            data_state: Any = source.get_state()
+            with self._pipeline(source) as pipeline:  # reads, processes on the data device, transfers
+                self._warm_up(pipeline)
+                while trainer.step_number < self.total_steps and not self.should_stop():
+                    try:
+                        batches = [next(pipeline) for _ in range(training.grad_accum)]
+                    except Exception:
+                        if trainer.step_number > first_step:
+                            self._save_what_was_learnt(data_state)
+                        raise
+                    result = trainer.learn(batches)
+                    data_state = batches[-1].state
+                    self.watch.step(pipeline, result)
+                    last = result.step == self.total_steps
+                    validating = last or result.step % training.validate_every == 0
+                    if validating or result.step % training.checkpoint_every == 0:
+                        with pipeline.pause():
+                            self._save(data_state, self._validate() if validating else None)
+                finished = trainer.step_number >= self.total_steps
+                if not finished:
+                    self._save(data_state)
+        if finished:
+            self.events.write("stage_done", stage=self.spec.name, step=trainer.step_number)
+        return finished
+
+    # Before the first step
+
+    def _start(self) -> bool:
+        """Length, optimiser, compiled functions and alignments; `False` if asked to stop meanwhile."""
+        if not len(self.data.train.clips):
+            raise nothing_fits(self.data.train.prepared, self.config.model)
+        with self.data.source() as source:
+            length = length_of(self.config, self.spec, source.batches_per_epoch)
+        logger.info("Stage %s: %d steps, ended by %s", self.spec.name, length.steps, length.ended_by)
+        self.total_steps = length.steps
+        self.trainer.start_stage(self.spec.name, with_steps(recipe_for(self.config, self.spec), length.steps))
+        self.watch = StageWatch(self.trainer, self.events, length.steps)
+        return self.data.align(steps=length.steps, device=self.trainer.plan.model.name)
+
+    def _source(self) -> DrawnBatches:
+        return self.data.source(steps=self.total_steps)
+
+    def _restore_or_initialise(self, source: DrawnBatches) -> None:
+        folder, prepared = self.folder.checkpoints(self.spec.name), self.data.train.prepared
+        checkpoint = load_latest(folder)
+        if checkpoint is not None:
+            refuse_other_corpus(checkpoint.state, prepared, self.spec, folder)
+            refuse_other_configuration(checkpoint.state["config"], self.config, folder)
+            self.trainer.restore(checkpoint)
+            source.set_state(place_in_plan(checkpoint.state["data"], source.get_state()))
+            logger.info("Stage %s continues at step %d of %d", self.spec.name, checkpoint.step, self.total_steps)
+            return
+        stage = self.trainer.current_stage()
+        if self.trainer.pretrained_parts & set(stage.layers):
+            return  # It learns on from the weights of the voice that the run started from.
+        if stage.measured_batches:
+            with self.data.source() as sample, get_device_context(self.trainer.plan.producer_device):
+                stage.measure([stage.process(next(sample)) for _ in range(stage.measured_batches)])
+        stage.initialise(self.config.training.seed)
+
+    def _add_ctc_loss(self) -> bool:
+        """Give a stage that makes mels its CTC perceptual loss; `False` if asked to stop before the aligner learnt."""
+        stage, weight = self.trainer.current_stage(), self.config.training.ctc_loss_weight
+        if not stage.takes_ctc_loss or not weight:
+            return True
+        with tf.device(self.trainer.plan.model.name):
+            aligner = self.data.aligner(steps=self.total_steps)
+        if aligner is None:
+            return False
+        stage.add_ctc_loss(self.trainer.on_every_model_device(aligner.network), weight)
+        return True
+
+    def _pipeline(self, source: DrawnBatches) -> PipelineBase:
+        plan, data = self.trainer.plan, self.config.data
+        schedule = Pipeline if plan.two_roles else SequentialPipeline
+        return schedule(
+            source,
+            self.trainer.current_stage().process,
+            data_device=plan.producer_device,
+            model_devices=[role.name for role in plan.models],
+            buffer_size=data.buffer_size,
+            start_delay_s=data.model_start_delay,
+            deep_copy=plan.simulated,
+            split=split_rows if len(plan.models) > 1 else None,
+            measure=size_of,
+        )
+
+    def _warm_up(self, pipeline: PipelineBase) -> None:
+        logger.info(warmup_line(self.config.data.model_start_delay))
+        ready = pipeline.wait_until_ready()
+        self.events.write("warmup", **dataclasses.asdict(ready))
+        logger.info(TRAINING_STARTS)
+        self.events.write(
+            "training_start",
+            stage=self.spec.name,
+            step=self.trainer.step_number + 1,
+            total_steps=self.total_steps,
+        )
+
+    # Validation
+
+    def _validate(self) -> float | None:
+        """Held-out loss of the weights that the voice gets; None where no batch can be made."""
+        assert self.trainer.optimizer is not None
+        with self.trainer.optimizer.averages_in_place():
+            figures = self.validate()
+            if figures:
+                self.events.write("validation", stage=self.spec.name, step=self.trainer.step_number, **figures)
+                self.watch.validation(figures, several_speakers=self.data.several_speakers)
+            if self._on_validation is not None:
+                self._on_validation(self.spec, self.trainer.step_number)
+        return figures.get("loss")
+
+    def validate(self) -> dict[str, float]:
+        """Held-out losses over the same few batches each time; empty where no batch can be made."""
+        if self._validation is None:
+            self._validation = self._validation_batches()
+        if not self._validation:
+            return {}
+        with get_device_context(self.trainer.plan.model.name):
+            batches = [batch.replicas[0] for batch in self._validation]
+            together = self.trainer.current_stage().validate_together(batches)
+        return {**self.trainer.evaluate(self._validation), **together}
+
+    def _validation_batches(self) -> list[DeviceBatch]:
+        if not len(self.data.held_out.clips):
+            self.watch.warn("no clip is held out, so nothing is validated", "add --val-data, or clips to the corpus")
+            return []
+        plan = self.trainer.plan
+        with SequentialPipeline(
+            self.data.held_out_source(),
+            self.trainer.current_stage().process,
+            data_device=plan.producer_device,
+            model_devices=[role.name for role in plan.models],
+            host_buffer_size=0,
+            deep_copy=plan.simulated,
+            split=split_rows if len(plan.models) > 1 else None,
+        ) as pipeline:
+            return [batch for _, batch in zip(range(VALIDATION_BATCHES), pipeline, strict=False)]
+
+    # Checkpoints
+
+    def _save(self, data_state: Any, validation_loss: float | None = None) -> None:
+        trainer = self.trainer
+        state = {
+            "stage": self.spec.name,
+            "data": dict(data_state),
+            "config": as_plain_values(self.config),
+            "skipped_steps": trainer.skipped_steps,
+            "loss_scale": trainer.loss_scale.get_state(),
+            "total_steps": self.total_steps,
+            **trainer.current_stage().get_state(),
+            **corpus_marks(self.data.train.prepared),
+        }
+        checkpoint = Checkpoint(step=trainer.step_number, arrays=trainer.arrays(), state=state)
+        folder = self.folder.checkpoints(self.spec.name)
+        path = save_checkpoint(folder, checkpoint, keep=self.config.training.keep)
+        self.events.write("checkpoint", stage=self.spec.name, step=checkpoint.step, path=path)
+        self._on_checkpoint(self.spec)
+        if validation_loss is not None and math.isfinite(validation_loss):
+            with writing(folder, hint=disk_full_hint("--checkpoint-dir")):
+                mark_best(folder, checkpoint.step, validation_loss)
+
+    def _save_what_was_learnt(self, data_state: Any) -> None:
+        """For a run whose data failed; it must not hide the failure. Before the first step there is nothing to save."""
+        try:
+            self._save(data_state)
+        except (MyXTTSError, OSError, tf.errors.OpError) as error:
+            logger.warning("What was learnt since the last checkpoint is lost: %s", error)
+
+
+def run_stage(loop: StageLoop) -> bool:
+    """`StageLoop.run` with its last words: averaged weights adopted at the end, memory that ran out explained."""
+    try:
+        finished = loop.run()
+    except tf.errors.ResourceExhaustedError as error:
+        # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
+        limits = with_batches_of(recipe_for(loop.config, loop.spec), loop.config.data)
+        raise out_of_memory(error, loop.trainer.plan, limits_in_words(limits, loop.spec.name)) from error
+    if finished and loop.trainer.optimizer is not None:
+        loop.trainer.optimizer.adopt_averages()
+    return finished

@@ -1,0 +1,106 @@
+"""The data of one stage of a run: training and held-out clips, their alignments, and the batches made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from myxtts.config.config import XTTSConfig
+from myxtts.data.alignments import Alignments
+from myxtts.data.batching import batches
+from myxtts.data.prepared import PreparedCorpus
+from myxtts.training.alignment import Aligner, Progress, aligner_of, alignments_of
+from myxtts.training.recipes import recipe_for
+from myxtts.training.sources import DrawnBatches, with_batches_of
+from myxtts.training.stages.spec import StageSpec
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Prepared clips and which of them this run uses."""
+
+    prepared: PreparedCorpus
+    clips: np.ndarray
+
+
+@dataclass
+class StageData:
+    """What a stage reads. Aligning may take minutes and can be asked to stop: `align` and `aligner` say so."""
+
+    config: XTTSConfig
+    spec: StageSpec
+    train: Corpus
+    held_out: Corpus
+    should_stop: Callable[[], bool]
+    progress: Progress
+    _alignments: dict[Path, Alignments] = field(default_factory=dict)
+
+    def source(self, *, steps: int = 0) -> DrawnBatches:
+        """Endless training batches; `steps` of the whole stage are what the speed perturbation falls over."""
+        return self._batches(self.train, steps=steps, augmented=True)
+
+    def held_out_source(self) -> DrawnBatches:
+        """The held-out clips once, as they were recorded."""
+        return self._batches(self.held_out, epochs=1)
+
+    def _batches(
+        self, corpus: Corpus, *, epochs: int | None = None, steps: int = 0, augmented: bool = False
+    ) -> DrawnBatches:
+        training, features = self.config.training, self.spec.features
+        recipe = recipe_for(self.config, self.spec)
+        source = batches(
+            corpus.prepared,
+            config=with_batches_of(recipe, self.config.data),
+            seed=training.seed,
+            clips=corpus.clips,
+            epochs=epochs,
+        )
+        return DrawnBatches(
+            source,
+            corpus.prepared,
+            corpus.clips,
+            seed=training.seed,
+            reference_seconds=recipe.reference_seconds if features.reference else 0.0,
+            alignments=self._alignments.get(corpus.prepared.path),
+            concatenation=training.concatenation if augmented and features.concatenation else 0.0,
+            # Where the speed is kept, codes still begin elsewhere each time.
+            speed_perturbation=training.speed_perturbation if augmented and features.concatenation else 0.0,
+            varied_batches=steps * training.grad_accum if features.speed_perturbation else 0,
+            text_dropout=training.text_dropout if augmented and features.text_dropout else 0.0,
+        )
+
+    def align(self, *, steps: int, device: str) -> bool:
+        """Find the forced alignments where the stage learns from them; `False` if asked to stop meanwhile."""
+        if not self.spec.features.alignment or not self.config.training.alignment_weight:
+            return True
+        corpora = list({corpus.prepared.path: corpus.prepared for corpus in (self.train, self.held_out)}.values())
+        found = alignments_of(
+            self.train.prepared,
+            self.train.clips,
+            corpora[1:],
+            steps=steps,
+            device=device,
+            should_stop=self.should_stop,
+            progress=self.progress,
+        )
+        if found is None:
+            return False
+        self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
+        return True
+
+    def aligner(self, *, steps: int) -> Aligner | None:
+        """The trained CTC aligner of the corpus, on the device at hand; None if asked to stop before it has learnt."""
+        return aligner_of(
+            self.train.prepared,
+            self.train.clips,
+            steps=steps,
+            should_stop=self.should_stop,
+            progress=self.progress,
+        )
+
+    @property
+    def several_speakers(self) -> bool:
+        return len(np.unique(self.train.prepared.index.speaker[self.train.clips])) > 1
