@@ -80,19 +80,18 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
             console.follow(events)
             events.subscribe(tensorboard.on_event)
             run = TrainingRun(config, plan, folder, events, stop, tensorboard)
-            if not _run_and_record_end(run, events, folder):
+            if not _run_and_record_end(run.whole, events, folder):
                 again = " without --fresh" if fresh else ""
                 logger.info("Stopped and saved. To continue, run the same command again%s.", again)
     return 0
 
 
-def _run_and_record_end(run: TrainingRun, events: EventLog, folder: RunFolder) -> bool:
+def _run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
     """Whether it finished. However it ends, the log and the report say so."""
     reason, message = "failed", str(folder.path)
     try:
         try:
-            run.prepare()
-            finished = run.run()
+            finished = run()
         except PreparingStopped:
             finished = False
         reason = "finished" if finished else "interrupted"
@@ -196,6 +195,11 @@ class TrainingRun:
         self._progress("preparing clips", progress.done, progress.total)
         if progress.done == progress.total:
             logger.info("Prepared %d clips, %d refused", progress.total, progress.refused)
+
+    def whole(self) -> bool:
+        """`prepare` and `run`."""
+        self.prepare()
+        return self.run()
 
     def run(self) -> bool:
         """Every stage that was asked for, in order; `False` when asked to stop on the way."""

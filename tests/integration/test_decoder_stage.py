@@ -87,13 +87,14 @@ except TrainingError as error:
     refused = str(error)
 
 ids = {group: {id(v) for v in variables} for group, variables in stage.parameter_groups.items()}
+spec = stage_named("decoder", config.model)
 print(json.dumps(dict(
     samples=batch["wave"].shape[1] == samples_of(batch["latents"].shape[1]), norms=min(norms), mel=[mel[0], mel[-1]],
     warm=warm, quiet=quiet, after=after, terms=sorted(adversarial.figures),
     loss=adversarial.loss, figures=adversarial.figures,
     shared=len(ids["generator"] & ids["discriminators"]), straight=straight, again=again, refused=refused,
     frozen=frozen,
-    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=stage_named("decoder", config.model).voice_parts,
+    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=spec.voice_parts,
     in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))
 """

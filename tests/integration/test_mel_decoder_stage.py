@@ -91,12 +91,13 @@ def wave_with(spoken_token):
 # The last code is of the text's stop token, which stands behind the text.
 wave = wave_with(np.append(host["alignment"][0, : count - 1], 8))
 without = wave_with(np.zeros(0, "int32"))
+spec = stage_named("decoder", config.model)
 print(json.dumps(dict(
     as_dvae=float(np.abs(first - as_dvae).max()), own=own, losses=[losses[0], losses[-1]], unchanged=unchanged,
     same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
     straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
     loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()),
-    published=stage_named("decoder", config.model).voice_parts, alone=alone, evaluated=evaluated, held_out=sorted(held_out),
+    published=spec.voice_parts, alone=alone, evaluated=evaluated, held_out=sorted(held_out),
     terms=[sorted(step.figures) for step in (steps[0], steps[-1])],
     in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))

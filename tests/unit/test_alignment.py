@@ -87,8 +87,8 @@ def test_greedy_reading_merges_repeats_and_drops_blanks() -> None:
 @pytest.mark.parametrize(
     ("wanted", "found", "edits"), [("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
 )
-def test_edit_distance(wanted: str, heard: str, edits: int) -> None:
-    assert edit_distance(wanted, heard) == edits
+def test_edit_distance(wanted: str, found: str, edits: int) -> None:
+    assert edit_distance(wanted, found) == edits
 
 
 def test_error_rate_is_over_all_clips_and_not_the_mean_of_clips() -> None:

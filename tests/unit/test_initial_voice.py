@@ -23,7 +23,7 @@ from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
 from myxtts.training.recipes import FINE_TUNING, recipe_for, stages_to_run
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
-from myxtts.training.stages import GPT, HIFIGAN
+from myxtts.training.stages import CODEC, GPT, HIFIGAN
 from tests.corpus_maker import make_ljspeech
 from tests.unit.test_extending import PERSIAN, xtts_vocabulary
 
@@ -181,9 +181,9 @@ def test_the_mel_decoder_of_another_gpt_is_left_behind_and_refused_where_it_is_n
 
 def test_a_stage_whose_foundation_is_missing_is_refused() -> None:
     with pytest.raises(CheckpointError, match="stage decoder needs conditioning, gpt, and v has dvae"):
-        check_parts("decoder", ["dvae"], "v")
-    check_parts("codec", [], "v")
-    check_parts("decoder", ["dvae", "conditioning", "gpt"], "v")
+        check_parts(HIFIGAN, ["dvae"], "v")
+    check_parts(CODEC, [], "v")
+    check_parts(HIFIGAN, ["dvae", "conditioning", "gpt"], "v")
 
 
 @pytest.mark.parametrize(

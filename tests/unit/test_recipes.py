@@ -9,7 +9,7 @@ import pytest
 from myxtts.config.config import XTTSConfig
 from myxtts.training.recipes import length_of, recipe_for
 from myxtts.training.sources import with_batches_of
-from myxtts.training.stages import GPT
+from myxtts.training.stages import CODEC, GPT
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from myxtts.training.stages import GPT
     ],
 )
 def test_a_stage_is_as_long_as_was_asked_and_says_what_ends_it(given: dict[str, int], steps: int, words: str) -> None:
-    length = length_of(XTTSConfig(model_size="tiny", **given), "codec", batches_per_epoch=10)
+    length = length_of(XTTSConfig(model_size="tiny", **given), CODEC, batches_per_epoch=10)
 
     assert (length.steps, length.ended_by) == (steps, words)
 

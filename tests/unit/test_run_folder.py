@@ -21,6 +21,7 @@ from myxtts.training.run_folder import (
     with_absolute_paths,
     without_same_validation_folder,
 )
+from myxtts.training.stages import CODEC, GPT
 from tests.corpus_maker import make_ljspeech, settings
 
 
@@ -108,16 +109,16 @@ def test_a_run_goes_on_only_with_the_vocabulary_that_its_text_weights_know(
     marks = corpus_marks(before)
 
     with pytest.raises(CheckpointError, match="another vocabulary than this corpus gives") as caught:
-        refuse_other_corpus(marks, other, "gpt", tmp_path)
+        refuse_other_corpus(marks, other, GPT, tmp_path)
     assert "--init-from" in caught.value.hint
-    refuse_other_corpus(marks, before, "gpt", tmp_path)
+    refuse_other_corpus(marks, before, GPT, tmp_path)
     assert not caplog.text, "the same corpus is nothing to speak of"
 
-    refuse_other_corpus(marks, moved, "gpt", tmp_path)
+    refuse_other_corpus(marks, moved, GPT, tmp_path)
     assert "The corpus is not as it was" in caplog.text
     assert "other clips are held out" in caplog.text
-    refuse_other_corpus(marks, other, "codec", tmp_path)
-    refuse_other_corpus({"step": 3}, other, "gpt", tmp_path)  # as an earlier version wrote it
+    refuse_other_corpus(marks, other, CODEC, tmp_path)
+    refuse_other_corpus({"step": 3}, other, GPT, tmp_path)  # as an earlier version wrote it
 
 
 def test_a_fresh_start_moves_checkpoints_from_another_file_system_too(tmp_path: Path) -> None:

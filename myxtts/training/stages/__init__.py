@@ -113,5 +113,5 @@ def needed_with(part: VoicePart) -> tuple[VoicePart, ...]:
     """The parts without which this one of a voice is of no use: those trained before it and those trained with it."""
     for spec in STAGES:
         if part in spec.learns and part not in spec.separable:
-            return (*spec.requires, *(other for other in spec.learns if other != part))
+            return (*reversed(spec.requires), *(other for other in spec.learns if other != part))
     return ()
