@@ -1,8 +1,7 @@
-"""Postfilter that a learnt decoder smooths away, given back to its log mels before they become sound.
+"""Global-variance postfilter: log mels of a trained decoder get back the variance that a regression loss smooths away.
 
-What learns from distances makes the mean of all mels that its input may have stood for, which is smoother than any of
-them. How much smoother is measured on speech that it did not learn from: for each of the lower cepstral coefficients
-over the channels, how much more the real mels vary than the made ones. Pure; the decoders say when.
+The gains are measured on held-out speech: for each of the lower cepstral coefficients over the channels, how much more
+the real mels vary than the generated ones. Pure numpy; the decoders apply it.
 
 Shapes: T frames, M mel channels, and as many cepstral coefficients.
 """
@@ -19,10 +18,10 @@ from numpy.typing import NDArray
 from myxtts.audio.mel import N_MELS
 
 ENVELOPE = 20
-"""Coefficients that are changed: the spectral envelope. Beyond it are pitch and noise; with those given back too, a
-voice is less like itself (docs/results.md)."""
+"""Coefficients that are changed: the spectral envelope. Beyond it are pitch and noise; changing those too costs
+speaker similarity."""
 SHARE = 0.5
-"""Of what is lacking, as an exponent: with more a voice is livelier still, and less like itself (docs/results.md)."""
+"""Of the missing variance, as an exponent: more is livelier still, and costs speaker similarity."""
 LARGEST_GAIN = 3.0
 
 Mel = NDArray[np.float32]
@@ -31,7 +30,7 @@ Mel = NDArray[np.float32]
 def measured_gains(pairs: Iterable[tuple[Any, Any]], shift_M: Any, scale_M: Any) -> list[float]:
     """What each cepstral coefficient is to be multiplied by, from (real, made) log mels of the same frames.
 
-    Never below 1: this gives back, and takes nothing away.
+    Never below 1: variance is added, never removed.
     """
     real_M, made_M = np.full(N_MELS, 1e-9), np.full(N_MELS, 1e-9)
     for real_TM, made_TM in pairs:
@@ -54,7 +53,7 @@ class Postfilter:
 
     @classmethod
     def of(cls, part: Scaled, gains_M: Sequence[float] | None) -> Postfilter:
-        """What a part smooths away; nothing where that was not measured."""
+        """The postfilter of a part; it changes nothing where no gains were measured."""
         return cls(np.ones(N_MELS) if gains_M is None else gains_M, part.mel_shift_M.numpy(), part.mel_scale_M.numpy())
 
     def __init__(self, gains_M: Sequence[float] | NDArray[Any], shift_M: Any, scale_M: Any) -> None:

@@ -23,7 +23,7 @@ from myxtts.models.layers import LayerNorm, Linear, Module, float32_layers, leng
 FRAMES_PER_STEP = 2
 """43 steps a second: at the codes' own 21.5, fast speech has more tokens than steps, and CTC no path."""
 KERNEL_WIDTH = 5
-_SPREAD = 2.0
+_MEL_STD = 2.0
 """About the standard deviation of a log mel around its clip's mean."""
 
 
@@ -67,15 +67,15 @@ class CTCNetwork(Module):
         return self.head(self.norm(hidden_BFD))
 
     def hidden(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, mean_B1M: tf.Tensor) -> list[tf.Tensor]:
-        """What each block hears, [B, F, D]. A clip's mean is its voice and its microphone, neither of them a phone."""
+        """The output of each block, [B, F, D]. A clip's mean is its voice and its microphone, neither of them a phone."""
         mask_BT1 = _mask(mel_lengths_B, mel_BTM)
-        x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / _SPREAD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
+        x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / _MEL_STD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
         mask_BF1 = _mask(steps_of(mel_lengths_B), x)
-        heard = []
+        outputs = []
         for block in self.blocks:
             x = block(x, mask_BF1)
-            heard.append(x)
-        return heard
+            outputs.append(x)
+        return outputs
 
 
 def mean_frame(mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
@@ -88,9 +88,9 @@ def mean_frame(mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
 def ctc_perceptual_loss(
     network: CTCNetwork, made_BTM: tf.Tensor, real_BTM: tf.Tensor, lengths_B: tf.Tensor
 ) -> tf.Tensor:
-    """How much else the network hears in made speech than in the real one, as a share of what it hears in that.
+    """L1 between the features that the network finds in generated and in real speech, relative to the latter.
 
-    A mean over frames, so that parts of a batch add up. Early blocks are left out: they hear pitch and noise too.
+    A mean over frames, so that parts of a batch add up. The first block is left out: it reacts to pitch and noise too.
     """
     mean_B1M = mean_frame(real_BTM, lengths_B)
     real, made = (network.hidden(mel, lengths_B, mean_B1M)[1:] for mel in (real_BTM, made_BTM))

@@ -1,4 +1,4 @@
-"""What the posteriors of a CTC network say: the labels that were heard, the likeliest path of known labels, the error.
+"""Decoding of a CTC network's posteriors: greedy labels, forced alignment, label error rate.
 
 Pure numpy. The blank is the last label. Sizes in names: B batch, F frames, K labels, S states of a path (a blank
 before, between and behind the labels).
@@ -27,7 +27,7 @@ def forced_paths(
 ) -> list[NDArray[np.int64]]:
     """For every clip and frame the position of its label in the text, -1 in a blank: the likeliest CTC path.
 
-    A clip that has more labels than frames has no path; its labels are spread evenly.
+    A clip that has more labels than frames has no path; its labels are placed evenly.
     """
     blank = logits_BFK.shape[2] - 1
     longest = max(1, *(len(row) for row in labels))
@@ -94,17 +94,17 @@ def _log_sum_exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return total
 
 
-def error_rate(wanted: Sequence[Sequence[Any]], heard: Sequence[Sequence[Any]]) -> float:
+def error_rate(wanted: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:
     """Insertions, deletions and substitutions for each wanted label, over all clips."""
-    edits = sum(edit_distance(w, h) for w, h in zip(wanted, heard, strict=True))
+    edits = sum(edit_distance(w, h) for w, h in zip(wanted, found, strict=True))
     return edits / max(1, sum(len(w) for w in wanted))
 
 
-def edit_distance(wanted: Sequence[Any], heard: Sequence[Any]) -> int:
+def edit_distance(wanted: Sequence[Any], found: Sequence[Any]) -> int:
     """Fewest insertions, deletions and substitutions between two sequences."""
-    row = list(range(len(heard) + 1))
+    row = list(range(len(found) + 1))
     for number, symbol in enumerate(wanted, 1):
         diagonal, row[0] = row[0], number
-        for column, other in enumerate(heard, 1):
+        for column, other in enumerate(found, 1):
             diagonal, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, diagonal + (symbol != other))
     return row[-1]

@@ -127,7 +127,7 @@ def discriminator_loss(real: list[Discrimination], made: list[Discrimination]) -
 
 
 def adversarial_loss(made: list[Discrimination]) -> tf.Tensor:
-    """What the decoder is told: made towards 1, summed over the discriminators."""
+    """The generator's loss: scores of generated speech towards 1, summed over the discriminators."""
     return tf.add_n([tf.reduce_mean((1.0 - _f32(fakes)) ** 2) for fakes, _ in made])
 
 

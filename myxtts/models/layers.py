@@ -159,7 +159,7 @@ class Embedding(Module):
 
 
 def in_float32(normalise: Callable[..., tf.Tensor], x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
-    """A norm of x in float32 whatever x is, given back as x was: 16 bits hold neither its sums nor its squares."""
+    """A norm of x in float32 whatever x is, returned in x's type: 16 bits hold neither its sums nor its squares."""
     return tf.cast(normalise(*(tf.cast(value, tf.float32) for value in (x, *weights))), x.dtype)
 
 

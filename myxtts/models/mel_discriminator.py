@@ -1,7 +1,7 @@
 """A discriminator of mels, for the stage that teaches the mel decoder. Never used when speaking.
 
 It looks at patches of 0.3 s and 47 channels: what a patch says is the other losses' business, whether it is as sharp
-as a recording's is this one's. Behind a clip's end there is nothing to tell apart, and it learns so: with much padding
+as a recording's is this one's. Behind a clip's end both are the same, and it learns so: with much padding
 it weighs less.
 
 Shapes: B clips, T mel frames, M mel channels.
@@ -42,5 +42,5 @@ class MelDiscriminator(keras.layers.Layer):  # type: ignore[misc]
     def call(self, mel_BTM: tf.Tensor) -> list[Discrimination]:
         scores, (*features, _) = discriminate(mel_BTM[..., None], self.convs, self.out)
         # Without the scores among the features: to be given the recording's score at every place makes speech sharper
-        # still and less like the voice (docs/results.md).
+        # still and less like the voice.
         return [(scores, features)]

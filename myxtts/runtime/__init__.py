@@ -1,1 +1,1 @@
-"""Devices: what is there, who does what, and how TensorFlow is told. The only package that calls `tf.config`."""
+"""Devices: what is there, who does what, and TensorFlow's configuration. The only package that calls `tf.config`."""

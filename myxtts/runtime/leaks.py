@@ -1,4 +1,4 @@
-"""A leak, told from warm-up, plateau, stairs and saw-tooth by the lower envelope of memory over steps.
+"""A leak, distinguished from warm-up, plateau, stairs and saw-tooth by the lower envelope of memory over steps.
 
 Memory that is freed again always comes back to the same floor; a leak lifts the floor, and goes on lifting it. So the
 samples after warm-up are cut into blocks, each block gives its minimum, and the leak's rate is the median slope between
@@ -49,7 +49,7 @@ class LeakReport:
 
 
 def detect_memory_leak(samples: Sequence[tuple[int, float]]) -> LeakReport:
-    """Judge `(step, MB)` samples in the order of their steps. Too few samples are no leak, with confidence 0."""
+    """Look at `(step, MB)` samples in the order of their steps. Too few samples are no leak, with confidence 0."""
     after_warmup = samples[math.ceil(len(samples) * WARMUP_SHARE) :]
     if len(after_warmup) < MIN_SAMPLES:
         return LeakReport(leaking=False, rate_mb_per_1000_steps=0.0, confidence=0.0)

@@ -258,7 +258,7 @@ def _role(
     role: RoleName, physical: int, visible: tuple[int, ...], simulated: bool, limit_mb: int | None = None
 ) -> DeviceRole:
     position = visible.index(physical)
-    # /CPU:0 stays the host, so that a tensor which nobody placed can be told from one on a simulated GPU.
+    # /CPU:0 stays the host, so that a tensor which nobody placed is not mistaken for one on a simulated GPU.
     name = f"/CPU:{position + 1}" if simulated else f"/GPU:{position}"
     return DeviceRole(role=role, physical=physical, visible=position, name=name, memory_limit_mb=limit_mb)
 

@@ -1,4 +1,4 @@
-"""Persian orthography: the many ways to type one text, brought to one.
+"""Persian orthography: the many ways to type one text become one.
 
 Arabic yeh and kaf become Persian ones, tatweel and vowel marks go, half-spaces stand only inside Persian words, and the
 prefixes and plural endings that people set off with a space are joined by a half-space, as the Academy writes them.

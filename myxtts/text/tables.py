@@ -100,7 +100,7 @@ ORDINAL_ENDINGS: dict[str, str] = {
     "hi": r"(?:वाँ|वां|वीं|वें)",
     "fa": r"\s?\u200c?(?:اُم|ام)\b",
 }
-"""What follows the digits of an ordinal. Polish and Arabic write none that can be told from other text."""
+"""What follows the digits of an ordinal. Polish and Arabic write none that differs from other text."""
 
 RANGE = {
     "en": "to", "es": "a", "fr": "à", "de": "bis", "it": "a", "pt": "a", "pl": "do", "tr": "ile", "ru": "до",

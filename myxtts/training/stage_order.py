@@ -46,7 +46,7 @@ class Trained:
 def published(manifest: Mapping[str, Any], *, inherited: Iterable[str] = ()) -> Trained:
     """How far the weights of a voice have come, by its manifest.
 
-    Without the fact itself it is a voice that the run has `brought`, which has learnt nothing here, or one of an
+    Without that entry it is a voice that the run started from, which has learnt nothing here, or one of an
     earlier version, which tells by its parts which stage it is of.
     """
     if TRAINED_TO in manifest:

@@ -114,7 +114,7 @@ def test_the_decoder_learns_a_clip_and_both_parameter_groups_learn_once_the_disc
     assert seen["shared"] == 0
     assert seen["warm"]["discriminators"] == 0.0
     assert seen["after"]["discriminators"] > 0.9
-    assert seen["after"]["model"] > 0.9
+    assert seen["after"]["generator"] > 0.9
     terms = seen["figures"]
     assert seen["loss"] == pytest.approx(terms["mel"] + terms["adversarial"] + terms["features"], rel=1e-5)
     assert set(seen["held_out"]) == {"loss", "mel", "mel_distance"}

@@ -119,7 +119,7 @@ def test_the_mel_decoder_starts_as_the_codec_and_learns_to_read_latents_and_text
     # Of the text it needs little here: two clips are told apart by their codes.
     assert min(after) > 0.001, "it reads latents and text"
     assert seen["resumed"] == pytest.approx(seen["straight"], rel=1e-5)
-    assert seen["terms"] == [["l1", "mse"], ["adversarial", "features", "discriminators", "l1", "mse"]]
+    assert seen["terms"] == [["l1", "mse"], ["adversarial", "discriminators", "features", "l1", "mse"]]
     assert seen["alone"], "it joins after a third of the steps"
     assert seen["evaluated"] > 0.9
     assert seen["held_out"] == ["l1", "loss", "mse"], "a discriminator's score changes as it learns"

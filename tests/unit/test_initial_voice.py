@@ -166,7 +166,7 @@ def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path
 
     with pytest.raises(ConfigError, match=r"--init-parts names hifigan, and .* has dvae, conditioning, gpt"):
         resolved_config(XTTSConfig(init_from=str(voice), init_parts=("hifigan",)))
-    with pytest.raises(ConfigError, match="gpt of a voice is of no use without its dvae"):
+    with pytest.raises(ConfigError, match="conditioning of a voice is of no use without its dvae"):
         resolved_config(XTTSConfig(init_from=str(voice), init_parts=("gpt", "conditioning")))
     assert resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",))).training.init_parts == ("dvae",)
 

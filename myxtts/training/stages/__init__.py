@@ -61,7 +61,7 @@ MEL_DECODER = StageSpec(
     decoder="mel",
     requires=("dvae", "conditioning", "gpt"),
     learns=("mel_decoder",),
-    # Its mels are what a listener gets: the speed of the recordings is kept.
+    # No speed perturbation: its mels are what becomes sound.
     features=BatchFeatures(reference=True, alignment=True, concatenation=True),
     recipes={
         # About 15 CPU-minutes.

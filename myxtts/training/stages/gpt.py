@@ -33,14 +33,14 @@ from myxtts.training.stages.stage import (
 )
 
 _NOISE_SITE = 1 << 20
-"""Draws of the noise, apart from those of the GPT's own dropout, whose sites are counted from 0."""
+"""Random site of token corruption; those of the GPT's dropout are counted from 0."""
 CONDITIONING_RATE_SHARE = 1 / 3
 """Of the GPT's learning rate. The perceiver's attention has no norm before it: a little too fast, and within some
 hundred steps its latents see nothing but themselves and every reference gives the same voice, for good."""
 CONDITIONING_VARIATION = "conditioning_variation"
 COLLAPSED_VARIATION = 0.05
-"""A spread of the references below this is none: it was 0.3 to 0.6 in voices that follow them, and at most 0.011 in
-those that had come to ignore them."""
+"""Conditioning has collapsed below this: it was 0.3 to 0.6 in voices that follow their references, and at most 0.011
+in those that had come to ignore them."""
 
 
 def build(context: StageContext) -> TrainingStage:
@@ -159,8 +159,8 @@ class GPTStage(TrainingStage):
         return Objective(terms, {"accuracy": losses.audio_accuracy}, {})
 
     def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
-        """The spread of several speakers' references: near 0, the GPT is told the same of every voice. No loss shows
-        it, for the codes already spoken tell the voice too."""
+        """How much the conditioning latents vary over several speakers: near 0 it has collapsed. No loss shows that,
+        for the codes before carry the voice too."""
         if len({int(speaker) for batch in batches for speaker in batch["speaker"]}) < 2:
             return {}
         latents = [self.conditioning(batch["reference"], batch["reference_lengths"]).numpy() for batch in batches]

@@ -1,8 +1,8 @@
 """Stage `decoder` of voices that speak by Griffin-Lim: what the frozen GPT makes of a clip becomes the clip's mel.
 
-The producer lets the GPT read each clip twice: first as it is, to hear which codes it would have drawn itself, then
-with some of those in the place of the clip's own. When speaking, all codes are the GPT's own; a decoder that never
-saw its mistakes would believe them rather than the text.
+Scheduled sampling: the producer runs the GPT over each clip twice, first teacher-forced, then with some of the clip's
+codes replaced by ones that the GPT draws. When speaking, all codes are the GPT's own; a decoder that never saw its
+mistakes would trust them more than the text.
 
 Shapes: B clips, N codes of a clip, D width of a latent, C width of a codebook entry, T mel frames, M mel channels.
 """
@@ -35,12 +35,12 @@ from myxtts.training.stages.stage import (
 )
 
 SAMPLED_TEMPERATURE = 0.7
-"""Of the codes that the GPT draws; lower than 1, as in speaking."""
+"""Of the sampled codes; below 1, as in speaking."""
 DISCRIMINATOR_START_SHARE = 1 / 3
 """Share of the stage's steps before the discriminator joins."""
 MAX_SAMPLED_SHARE = 0.5
-"""Largest share of a clip's codes that are the GPT's own. With all of them it would read the text alone, and what it
-makes is less like the voice."""
+"""Largest share of a clip's codes that are sampled. With all of them the decoder would rely on the text alone, which
+costs speaker similarity."""
 
 
 def build(context: StageContext) -> TrainingStage:
@@ -125,8 +125,8 @@ class MelDecoderStage(AdversarialStage):
         parts, text = self._frozen, (text_BU, text_lengths_B)
         codes_BN, code_lengths_B = parts.dvae.encode(mel_BTM, mel_lengths_B)
         voice_BLD = parts.conditioning(reference_BTM, reference_lengths_B)
-        heard = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True)
-        read_BN = scheduled_sampling(codes_BN, parts.gpt, heard, MAX_SAMPLED_SHARE * draw_B)
+        forced = parts.gpt(voice_BLD, *text, codes_BN, code_lengths_B, attend_stop=True)
+        read_BN = scheduled_sampling(codes_BN, parts.gpt, forced, MAX_SAMPLED_SHARE * draw_B)
         latents_BTD = parts.gpt(voice_BLD, *text, read_BN, code_lengths_B, attend_stop=True).latents_BTD
         return {
             "vectors": parts.dvae.codebook.look_up(read_BN),
@@ -174,14 +174,14 @@ class MelDecoderStage(AdversarialStage):
         return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
 
 
-def scheduled_sampling(codes_BN: tf.Tensor, gpt: GPT, heard: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:
+def scheduled_sampling(codes_BN: tf.Tensor, gpt: GPT, forced: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:
     """The codes with some of each clip replaced by what the GPT draws in their place, decided by `share` alone.
 
     A clip's share (0 to 1) is that of its codes that are replaced; the batch's seed too is made of the shares.
     """
     seed = tf.stack([tf.bitcast(share_B[0], tf.int32), tf.shape(share_B)[0]])
     places = tf.shape(codes_BN)
-    logits_BNK = tf.cast(heard.audio_logits_BTV[:, : places[1], : gpt.audio_start], tf.float32) / SAMPLED_TEMPERATURE
+    logits_BNK = tf.cast(forced.audio_logits_BTV[:, : places[1], : gpt.audio_start], tf.float32) / SAMPLED_TEMPERATURE
     noise_BNK = tf.random.stateless_uniform(tf.shape(logits_BNK), seed, 1e-9, 1.0)
     drawn_BN = tf.argmax(logits_BNK - tf.math.log(-tf.math.log(noise_BNK)), -1, tf.int32)
     chance_BN = tf.random.stateless_uniform(places, seed + 1)

@@ -1,6 +1,6 @@
-"""What a stage that makes mels learns from: how far they are from the recording's, and what an aligner hears in both.
+"""The loss of a stage that makes mels: L1 and MSE to the recording's, and a CTC perceptual loss.
 
-A loss over mels alone spends what it can on pitch and noise as readily as on what makes speech understood.
+A regression loss alone spends capacity on pitch and noise as readily as on what makes speech understood.
 
 Shapes: B clips, T mel frames, M mel channels.
 """
@@ -21,15 +21,15 @@ MSE_WEIGHT = 0.5
 
 
 class MelLoss:
-    """The terms `l1` and `mse` in standard deviations of a channel and, once there is a listener, `heard`."""
+    """The terms `l1` and `mse` in standard deviations of a channel and, once a CTC network is there, `ctc`."""
 
     def __init__(self) -> None:
         self._ctc_network: CTCNetwork | None = None
         self._ctc_loss_weight = 0.0
 
-    def add_ctc_loss(self, listener: CTCNetwork, weight: float) -> None:
-        """Learn also from what a trained aligner hears."""
-        self._ctc_network, self._ctc_loss_weight = listener, weight
+    def add_ctc_loss(self, network: CTCNetwork, weight: float) -> None:
+        """Compare also the features that a trained aligner finds in both."""
+        self._ctc_network, self._ctc_loss_weight = network, weight
 
     def counts(self, lengths_B: tf.Tensor) -> dict[str, tf.Tensor]:
         frames = tf.cast(tf.reduce_sum(lengths_B), tf.float32)
@@ -51,13 +51,13 @@ class MelLoss:
             "mse": LossTerm(tf.reduce_sum(error_BTM**2) / values, MSE_WEIGHT),
         }
         if self._ctc_network is not None:
-            heard = ctc_perceptual_loss(self._ctc_network, made_BTM, real_BTM, lengths_B)
-            terms["ctc"] = LossTerm(heard, self._ctc_loss_weight)
+            ctc = ctc_perceptual_loss(self._ctc_network, made_BTM, real_BTM, lengths_B)
+            terms["ctc"] = LossTerm(ctc, self._ctc_loss_weight)
         return terms
 
 
 def measured_postfilter(batches: Sequence[Tensors], made: Iterable[tf.Tensor], decoder: Any) -> list[float]:
-    """How much smoother the mels that a decoder made of some batches are than the real ones."""
+    """The gains of a decoder's postfilter from the mels that it made of some batches."""
     pairs = (
         (real_TM[:length], made_TM[:length])
         for batch, made_BTM in zip(batches, made, strict=True)
