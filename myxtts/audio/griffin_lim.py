@@ -1,6 +1,6 @@
 """From log mels back to waves without a neural vocoder: the inverse of `mel`, as far as phases can be guessed.
 
-Mel power is distributed over the linear bins without ever going negative; the fast Griffin-Lim iteration (momentum 0.99)
+Mel power goes to the linear bins without ever going negative; the fast Griffin-Lim iteration (momentum 0.99)
 then finds phases that fit it. Batched, deterministic, on whatever device the call runs. Only for windows that are a
 multiple of the hop, as those of XTTS's mels are.
 

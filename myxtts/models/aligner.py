@@ -67,7 +67,7 @@ class CTCNetwork(Module):
         return self.head(self.norm(hidden_BFD))
 
     def hidden(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, mean_B1M: tf.Tensor) -> list[tf.Tensor]:
-        """The output of each block, [B, F, D]. A clip's mean is its voice and its microphone, neither of them a phone."""
+        """The output of each block, [B, F, D]. A clip's mean is its voice and its microphone, no phone."""
         mask_BT1 = _mask(mel_lengths_B, mel_BTM)
         x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / _MEL_STD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
         mask_BF1 = _mask(steps_of(mel_lengths_B), x)
