@@ -16,7 +16,7 @@ from myxtts.training.stages.spec import BatchFeatures, StageRecipe, StageSpec
 _CODEC_NORMAL = StageRecipe(steps=50_000, batch_size=64, learning_rate=3e-4)
 CODEC = StageSpec(
     name="codec",
-    module="codec",
+    module="myxtts.training.stages.codec",
     requires=(),
     learns=("dvae",),
     features=BatchFeatures(text=False),
@@ -32,7 +32,7 @@ CODEC = StageSpec(
 _GPT_NORMAL = StageRecipe(steps=150_000, batch_seconds=160.0, learning_rate=2e-4, warmup_steps=2000, ema=0.999)
 GPT = StageSpec(
     name="gpt",
-    module="gpt",
+    module="myxtts.training.stages.gpt",
     requires=("dvae",),
     learns=("conditioning", "gpt"),
     fine_tuned=True,
@@ -57,7 +57,7 @@ GPT = StageSpec(
 _MEL_LARGER = StageRecipe(steps=20_000, batch_seconds=120.0, learning_rate=3e-4, warmup_steps=500, weight_decay=0.0)
 MEL_DECODER = StageSpec(
     name="decoder",
-    module="mel_decoder",
+    module="myxtts.training.stages.mel_decoder",
     decoder="mel",
     requires=("dvae", "conditioning", "gpt"),
     learns=("mel_decoder",),
@@ -78,7 +78,7 @@ _GAN = StageRecipe(
 )
 HIFIGAN = StageSpec(
     name="decoder",
-    module="hifigan",
+    module="myxtts.training.stages.hifigan",
     decoder="hifigan",
     requires=("dvae", "conditioning", "gpt"),
     learns=("speaker_encoder", "hifigan"),

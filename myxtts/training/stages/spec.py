@@ -58,7 +58,7 @@ class StageSpec:
 
     name: Stage
     module: str
-    """The module of `myxtts.training.stages` whose `build` makes the stage."""
+    """The module whose `build(context)` makes the stage; imported when it runs, for it imports TensorFlow."""
     requires: tuple[VoicePart, ...]
     """Parts that must be trained before; the producer computes with frozen copies of them."""
     learns: tuple[VoicePart, ...]
@@ -88,6 +88,5 @@ class StageSpec:
 
     def build(self, context: StageContext) -> TrainingStage:
         """The stage itself, over the context's model. Call it outside any strategy's scope."""
-        module = importlib.import_module(f"{__package__}.{self.module}")
-        stage: TrainingStage = module.build(context)
+        stage: TrainingStage = importlib.import_module(self.module).build(context)
         return stage

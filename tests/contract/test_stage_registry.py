@@ -1,0 +1,71 @@
+"""What holds for every declared stage, and that a new one is a module and an entry in the registry."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from myxtts.config.model import ModelConfig
+from myxtts.config.presets import MODEL_SIZES
+from myxtts.config.training import VOICE_PARTS
+from myxtts.errors import ConfigError
+from myxtts.training.stages import STAGES, needed_with, stage_named, stages_of
+from myxtts.training.stages.spec import StageSpec
+from tests.corpus_maker import make_ljspeech
+from tests.processes import run_forked
+from tests.training_processes import ONE_THREAD
+
+MODELS = [ModelConfig(model_size="tiny", decoder=decoder) for decoder in ("mel", "hifigan")]
+models = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.decoder)
+
+
+@pytest.mark.parametrize("spec", STAGES, ids=lambda spec: f"{spec.name}-{spec.purpose}")
+def test_a_stage_has_a_recipe_for_every_size_and_known_parts(spec: StageSpec) -> None:
+    assert set(spec.recipes) == set(MODEL_SIZES)
+    assert set(spec.voice_parts) <= set(VOICE_PARTS)
+    assert not set(spec.requires) & set(spec.learns)
+    assert set(spec.separable) <= set(spec.learns) - {spec.purpose}
+
+
+@models
+def test_each_stage_requires_what_the_stages_before_it_learn(model: ModelConfig) -> None:
+    learnt: tuple[str, ...] = ()
+    for spec in stages_of(model):
+        assert set(spec.requires) == set(learnt)
+        learnt += spec.learns
+
+
+@models
+def test_stages_are_found_by_name_and_others_are_refused_with_a_suggestion(model: ModelConfig) -> None:
+    assert [stage_named(spec.name, model) for spec in stages_of(model)] == list(stages_of(model))
+    with pytest.raises(ConfigError, match="--stage 'gtp' is not known") as caught:
+        stage_named("gtp", model)  # type: ignore[arg-type]
+    assert "gpt" in caught.value.hint
+
+
+def test_a_part_of_a_voice_needs_what_it_was_trained_with() -> None:
+    assert set(needed_with("gpt")) == {"dvae", "conditioning"}
+    assert set(needed_with("hifigan")) == {"gpt", "conditioning", "dvae", "speaker_encoder"}
+    assert needed_with("dvae") == needed_with("speaker_encoder") == ()
+
+
+def test_a_stage_that_is_declared_elsewhere_trains_resumes_and_publishes(tmp_path: Path) -> None:
+    """A second codec stage, of a module that the package does not know, in the place of the first."""
+    corpus = make_ljspeech(tmp_path / "corpus", 6)
+
+    first, then = (
+        run_forked("-m", "tests.contract.declared_stage", str(corpus), str(tmp_path), steps, **ONE_THREAD)
+        for steps in ("2", "4")
+    )
+
+    assert first.returncode == then.returncode == 0, first.stderr + then.stderr
+    assert "Stage codec continues at step 2 of 4" in then.stderr
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    steps = [event for event in events if event["event"] == "step"]
+    assert [event["step"] for event in steps] == [1, 2, 3, 4]
+    assert all("flatness" in event for event in steps), "a figure of its own"
+    assert dataclasses.asdict(STAGES[0])["learns"] == ("dvae",)
+    assert json.loads((tmp_path / "run" / "voice" / "manifest.json").read_text())
