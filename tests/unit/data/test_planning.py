@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
-from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan
+from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan, bucket_of, choose_bounds, histogram_of
 from myxtts.errors import DataError
 
 RATE = 22050
