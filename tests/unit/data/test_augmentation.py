@@ -237,9 +237,9 @@ def test_a_perturbed_clip_keeps_its_high_tones_and_does_not_wrap_around_where_it
 
         perturb_speed(batch, 0.0 if seed == 0 else 0.05, np.random.default_rng(seed))
 
-        heard = batch["wave"][0, 100 : batch["wave_lengths"][0] - 100].astype(float)
-        assert np.std(heard) == pytest.approx(level, rel=0.15)
-        spectrum = np.abs(np.fft.rfft(heard * np.hanning(len(heard))))
+        samples = batch["wave"][0, 100 : batch["wave_lengths"][0] - 100].astype(float)
+        assert np.std(samples) == pytest.approx(level, rel=0.15)
+        spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
         highest = int(np.argmax(spectrum))
         assert np.sum(spectrum[highest - 5 : highest + 6] ** 2) > 0.9 * np.sum(spectrum**2), "it wraps around"
 

@@ -211,7 +211,7 @@ def test_the_documented_entry_gives_clips_and_batches(prepared: PreparedCorpus) 
     config = settings(prepared.path.parent, batch_seconds=5.0)
     corpus = prepared.path.parent / "corpus"
 
-    train, held_out = (LJSpeechDataset(corpus, config, subset=part) for part in ("train", "val"))
+    train, held_out = (LJSpeechDataset(corpus, config, subset=subset) for subset in ("train", "val"))
 
     assert (len(train), len(held_out)) == (57, 3)
     assert {record.id for record in held_out} == {f"clip_{clip}" for clip in held_out_of(60)}
