@@ -60,8 +60,7 @@ def alignments_of(
     should_stop: Callable[[], bool],
     progress: Progress = lambda task, done, total: None,
 ) -> list[Alignments] | None:
-    """Alignments of the training corpus and of others with its tokenizer: those on disk, or made with an aligner that is
-    trained on `clips`.
+    """Alignments of the training corpus and of others with its tokenizer: as stored, or made by an aligner of `clips`.
 
     None when it was asked to stop before they were complete. A trained network and the clips aligned by then are
     stored: the next run goes on from there.
@@ -137,7 +136,7 @@ class Aligner:
         should_stop: Callable[[], bool],
         progress: Progress,
     ) -> bool:
-        """Train, and log the token error rate on some of the training clips; `False` if asked to stop before the end."""
+        """Train, and log the token error rate on some of the training clips; `False` if asked to stop on the way."""
         from myxtts.models.aligner import fit
 
         logger.info("Aligner: training for %d steps", steps)
