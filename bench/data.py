@@ -62,7 +62,7 @@ def bench_reading(corpus: Path, prepared: Any, rounds: int) -> dict[str, Any]:
     import librosa
     import soundfile
 
-    from myxtts.data.batching import batches, padding_share
+    from myxtts.data.batching import batches
     from myxtts.data.corpora import list_corpus
 
     paths = [entry.audio.path for entry in list_corpus(corpus).entries][:LIBROSA_CLIPS]
@@ -89,9 +89,13 @@ def bench_reading(corpus: Path, prepared: Any, rounds: int) -> dict[str, Any]:
         sides["ours"].append(READ_EPOCHS * len(prepared) / cpu_seconds(ours))
         sides["librosa"].append(len(paths) / cpu_seconds(theirs))
         sides["soundfile"].append(len(paths) / cpu_seconds(decoding_only))
-    worst = max(padding_share(next(source)) for _ in range(source.batches_per_epoch))
+    worst = max(_padding_share(next(source)) for _ in range(source.batches_per_epoch))
     source.close()
     return {**sides, "padding_share": source.wave_padding_share, "padding_share_worst_batch": worst}
+
+
+def _padding_share(batch: dict[str, np.ndarray]) -> float:
+    return 1.0 - float(batch["wave_lengths"].sum()) / batch["wave"].size
 
 
 def make_index(folder: Path, clips: int) -> None:

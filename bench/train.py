@@ -157,7 +157,7 @@ class Training:
     ) -> None:
         """A `trainer` that has learnt before brings its compiled functions along."""
         from myxtts.pipeline import SequentialPipeline
-        from myxtts.training.sources import size_of
+        from myxtts.training.stage_data import size_of
 
         self.trainer = trainer or _new_trainer(prepared, size)
         self.batch_bytes = 0
@@ -173,18 +173,13 @@ class Training:
         )
 
     def _source(self, prepared: Any, reference_seconds: float | None, alignments: Any) -> Any:
+        from myxtts.data.augmentation import Augmentation
         from myxtts.data.batching import batches
-        from myxtts.training.sources import DrawnBatches
 
         clips, _ = prepared.split()
-        return DrawnBatches(
-            batches(prepared, config=self.trainer.config.data, seed=0, clips=clips),
-            prepared,
-            clips,
-            seed=0,
-            reference_seconds=reference_seconds or self.trainer.recipe.reference_seconds,
-            alignments=alignments,
-        )
+        seconds = reference_seconds or self.trainer.recipe.reference_seconds
+        augmentation = Augmentation(reference_seconds=seconds, alignments=alignments)
+        return batches(prepared, config=self.trainer.config.data, seed=0, clips=clips, augmentation=augmentation)
 
     def step(self) -> float:
         """Learn one batch; its seconds, padding included."""

@@ -1,4 +1,4 @@
-"""Which token is spoken when: the forced alignments of a corpus, as the CTC aligner found them."""
+"""Forced alignments of a corpus: for each code of a clip the token that is spoken then, as the CTC aligner found it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Alignments:
         return aligned
 
     def of(self, clip: int) -> NDArray[np.int64]:
-        """The token of each code of a clip; they never go back."""
+        """The index of the token of each code of a clip, never falling."""
         return self.tokens[self.starts[clip] : self.starts[clip + 1]].astype(np.int64)
 
 
 def codes_of(wave_samples: Any) -> Any:
-    """Codes of a clip, or of a padded batch, with so many samples."""
+    """Number of codes of a wave with so many samples, padding included."""
     return (frame_count(wave_samples) + FRAMES_PER_CODE - 1) // FRAMES_PER_CODE

@@ -1,7 +1,7 @@
-"""Reads planned batches from shards with Grain: on threads of this process, or on worker processes.
+"""Reads planned batches from shards with Grain and augments them: on threads of this process, or in worker processes.
 
-The order is `f(seed, epoch, position)` (see `planning`), and Grain reads ahead along it. Grain's own iterator state
-knows how many workers there are; ours is the count of batches handed out, so it does not.
+Order and content are functions of (seed, epoch, position): see `planning` and `augmentation`. Grain's own iterator
+state depends on the number of workers; ours is the number of the next batch, so a run may go on with more or fewer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.data import DataConfig
-from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan
+from myxtts.data.augmentation import Augmentation, BatchAugmenter
+from myxtts.data.planning import BatchLimits, BatchPlace, BatchPlanner, EpochPlan
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.data.state import ReaderState
 from myxtts.errors import DataError
@@ -38,21 +39,16 @@ _READ_AHEAD_BATCHES = 4
 _ENDLESS = 1 << 40
 _PARENT_CHECK_SECONDS = 1.0
 _WORKER_DIED = "Worker process was terminated"
-"""How Grain's RuntimeError begins where a worker process is gone: it has no class of its own for that."""
-
-
-def padding_share(batch: Batch) -> float:
-    """Share of the batch's wave samples that are padding."""
-    return 1.0 - float(batch["wave_lengths"].sum()) / batch["wave"].size
+"""The beginning of Grain's RuntimeError for a worker process that has ended; there is no exception class for it."""
 
 
 class PlannedBatches:
-    """Batch number n of an endless run, by random access: what Grain reads from, here or in a worker process."""
+    """The batches of a reader, endless, by number: Grain's data source, here or in a worker process."""
 
     def __init__(
         self,
         prepared: PreparedCorpus,
-        clips: NDArray[np.int64] | None,
+        clips: NDArray[np.int64],
         limits: BatchLimits,
         seed: int,
         shard: tuple[int, int],
@@ -89,10 +85,16 @@ class PlannedBatches:
     def __len__(self) -> int:
         return _ENDLESS
 
+    def place_of(self, number: int) -> BatchPlace:
+        """Where in the plan of all readers this reader's batch `number` is."""
+        epoch, own_position = divmod(int(number), self.batches_per_epoch)
+        position = self._reader + own_position * self._readers
+        return BatchPlace(epoch, position, epoch * self.planner.batches_per_epoch + position)
+
     def __getitem__(self, number: int) -> Batch:
-        epoch, position = divmod(int(number), self.batches_per_epoch)
-        plan: EpochPlan = self._plan(epoch)
-        return self._read(*plan.batch(self._reader + position * self._readers))
+        place = self.place_of(number)
+        plan: EpochPlan = self._plan(place.epoch)
+        return self._read(*plan.batch(place.position))
 
     def _read(self, clips: NDArray[np.int64], wave_samples: int, text_tokens: int) -> Batch:
         index, rows = self._prepared.index, len(clips)
@@ -119,6 +121,7 @@ class BatchSource:
     def __init__(
         self,
         source: PlannedBatches,
+        augment: BatchAugmenter | None,
         *,
         seed: int,
         epoch: int,
@@ -126,7 +129,7 @@ class BatchSource:
         num_workers: int,
         epochs: int | None,
     ) -> None:
-        self._source, self._num_workers = source, num_workers
+        self._source, self._augment, self._num_workers = source, augment, num_workers
         self._seed, self._shard = seed, shard
         self._next = epoch * source.batches_per_epoch
         self._end = None if epochs is None else (epoch + epochs) * source.batches_per_epoch
@@ -141,10 +144,6 @@ class BatchSource:
         """Share of padding over an epoch of all readers, from the plan."""
         return self._source.planner.wave_padding_share
 
-    @property
-    def epoch(self) -> int:
-        return self._next // self.batches_per_epoch
-
     def __iter__(self) -> BatchSource:
         return self
 
@@ -153,7 +152,7 @@ class BatchSource:
             self.close()
             raise StopIteration
         if self._reading is None:
-            self._reading = _read_from(self._source, self._next, self._end, self._num_workers)
+            self._reading = self._read_ahead()
         try:
             batch = next(self._reading)
         except RuntimeError as error:
@@ -162,9 +161,26 @@ class BatchSource:
             raise _worker_died(error) from error
         self._next += 1
         if self._num_workers:
-            # Worker processes send views of shared memory, which Grain takes back when the view goes.
+            # Worker processes send views of shared memory, which Grain frees with the view.
             batch = {name: np.array(value) for name, value in batch.items()}
         return batch  # type: ignore[no-any-return]
+
+    def _read_ahead(self) -> Iterator[Any]:
+        grain = _import_grain()
+        dataset = grain.MapDataset.source(self._source)
+        if self._augment is not None:
+            dataset = dataset.map_with_index(self._augment)
+        # Sliced last: a map is given the number in the dataset that it maps.
+        reading = dataset[self._next : self._end].to_iter_dataset(
+            grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD_BATCHES)
+        )
+        if self._num_workers:
+            reading = reading.mp_prefetch(
+                grain.MultiprocessingOptions(num_workers=self._num_workers, per_worker_buffer_size=_READ_AHEAD_BATCHES),
+                worker_init_fn=_end_with_parent,
+            )
+        iterator: Iterator[Any] = iter(reading)
+        return iterator
 
     def get_state(self) -> dict[str, int]:
         return self._state().to_dict()
@@ -205,12 +221,13 @@ def batches(
     epoch: int = 0,
     epochs: int | None = None,
     shard: tuple[int, int] = (0, 1),
-    num_workers: int | None = None,
+    augmentation: Augmentation | None = None,
 ) -> BatchSource:
-    """Batches of a prepared corpus, endless unless `epochs` is given.
+    """Batches of a prepared corpus, endless unless `epochs` is given; as recorded unless an augmentation is given.
 
-    `clips` limits them to some clips (see `PreparedCorpus.split`); `shard` is (this reader, number of readers): readers
-    share every epoch's plan, each batch goes to exactly one of them, and shares differ by one batch at most.
+    `clips` limits them to some clips (see `PreparedCorpus.split`), references and concatenated ends included. `shard`
+    is (this reader, number of readers): readers share every epoch's plan, each batch goes to exactly one of them, and
+    shares differ by one batch at most.
     """
     reader, readers = shard
     if not 0 <= reader < readers:
@@ -220,32 +237,21 @@ def batches(
         seconds = DEFAULT_BATCH_SECONDS
     samples = None if seconds is None else int(seconds * SAMPLE_RATE)
     limits = BatchLimits(samples=samples, rows=config.batch_size)
-    chosen = None if clips is None else np.asarray(clips, np.int64)
+    chosen = np.arange(len(prepared)) if clips is None else np.asarray(clips, np.int64)
     source = PlannedBatches(prepared, chosen, limits, seed, shard)
-    workers = config.num_workers if num_workers is None else num_workers
-    return BatchSource(source, seed=seed, epoch=epoch, shard=shard, num_workers=workers, epochs=epochs)
-
-
-def _read_from(source: PlannedBatches, first: int, end: int | None, num_workers: int) -> Iterator[Any]:
-    grain = _import_grain()
-    ahead = grain.MapDataset.source(source)[first:end]
-    reading = ahead.to_iter_dataset(
-        grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD_BATCHES)
+    augment = None
+    if augmentation is not None:
+        augment = BatchAugmenter(augmentation, prepared, chosen, seed, source.place_of)
+    return BatchSource(
+        source, augment, seed=seed, epoch=epoch, shard=shard, num_workers=config.num_workers, epochs=epochs
     )
-    if num_workers:
-        reading = reading.mp_prefetch(
-            grain.MultiprocessingOptions(num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD_BATCHES),
-            worker_init_fn=_end_with_parent,
-        )
-    iterator: Iterator[Any] = iter(reading)
-    return iterator
 
 
 def _import_grain() -> Any:
-    """Imported late: Grain takes a second, which a caller that only prepares does not have."""
+    """Imported late: Grain takes a second, which callers that only prepare need not wait for."""
     absl = logging.getLogger("absl")
     level = absl.level
-    absl.setLevel(logging.ERROR)  # it warns that JAX's profiler is missing, which nobody here wants
+    absl.setLevel(logging.ERROR)  # it warns that JAX's profiler is missing, which is not used here
     try:
         import grain
     finally:
@@ -263,7 +269,7 @@ def _worker_died(error: RuntimeError) -> DataError:
 
 
 def _end_with_parent(_worker: int, _workers: int) -> None:
-    """In a worker process: end with the training process, and only with it.
+    """Initialise a worker process so that it ends with the training process, and only with it.
 
     Grain's workers outlive a kill -9 of it. Ctrl-C, a service's SIGTERM and a closed terminal reach the whole group,
     and the training process wants batches until its step is done; it ends its workers itself.

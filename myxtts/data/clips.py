@@ -1,4 +1,4 @@
-"""Turns one audio file into 16-bit mono samples at 22.05 kHz, or says why it cannot be learnt from.
+"""Turns one audio file into 16-bit mono samples at 22.05 kHz, or refuses it with the reason.
 
 The header is checked before anything is decoded, so a file that claims to be a day long costs nothing.
 """
@@ -49,7 +49,7 @@ def load_clip(path: str, config: DataConfig) -> NDArray[np.int16]:
 
 
 def trim_silence(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cut both ends where the level stays 40 dB below the loudest part, keeping 46 ms of margin."""
+    """Cut both ends where the level stays 40 dB below the loudest frame, keeping 46 ms of margin."""
     frames = len(samples) // _TRIM_FRAME_SAMPLES
     if frames < 2:
         return samples
@@ -66,7 +66,7 @@ def trim_silence(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def normalise_loudness(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """Bring the loud half of the clip to -23 dB RMS; the peak stays below full scale."""
     frames = max(1, len(samples) // _TRIM_FRAME_SAMPLES)
-    power = np.array([np.mean(np.square(part)) for part in np.array_split(samples, frames)])
+    power = np.array([np.mean(np.square(frame)) for frame in np.array_split(samples, frames)])
     # Pauses are left out as in ITU-R BS.1770's gate, or a clip with long pauses would come out louder.
     speech = power[power >= np.median(power)]
     gain = _LOUDNESS_RMS / max(float(np.sqrt(speech.mean())), 1e-6)

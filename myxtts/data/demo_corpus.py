@@ -3,6 +3,8 @@
 `plan_corpus` is pure: the same settings give the same clips. `write_demo_corpus` speaks them into the LJSpeech form
 (`wavs/ID.wav`, `metadata.csv` as id|text|normalised|speaker|language, `phonemes.csv` as id|ipa) with worker processes.
 It is resumable: a clip is written whole or not at all, and `metadata.csv`, written last, says that all are there.
+
+A worker process is `python -m myxtts.data.demo_corpus` with its clips as JSON on the standard input.
 """
 
 from __future__ import annotations
@@ -22,25 +24,13 @@ from typing import Any
 
 from myxtts.audio.io import write_audio
 from myxtts.config.checks import at_least
-from myxtts.data.demo_texts import DEMO_LANGUAGES, Kind, draw_text, heldout_texts, is_held_out, overlap
+from myxtts.data.demo_texts import DEMO_LANGUAGES, Kind, draw_text
 from myxtts.data.espeak import ESPEAK_SAMPLE_RATE, EspeakVoice, speak
-from myxtts.errors import ConfigError, DataError
+from myxtts.errors import ConfigError, DataError, MyXTTSError
 from myxtts.files import replacing, writing
 from myxtts.text.languages import find_language
 from myxtts.text.normalise import normalise
 from myxtts.text.phonemes import phonemes_of_many
-
-__all__ = [
-    "DEFAULT_LANGUAGES",
-    "VOICES",
-    "DemoClip",
-    "DemoSettings",
-    "heldout_texts",
-    "is_held_out",
-    "overlap",
-    "plan_corpus",
-    "write_demo_corpus",
-]
 
 _logger = logging.getLogger(__name__)
 
@@ -207,7 +197,7 @@ def _speak_all(
             if progress:
                 progress(done, total)
         return
-    # Threads only wait here; the speaking is done by processes, which owe nothing to how this one was started.
+    # Threads only wait here. The processes that speak are started afresh: forking one that runs TensorFlow can hang.
     with ThreadPoolExecutor(min(workers, len(jobs))) as pool:
         running = {pool.submit(_run_worker, job, wavs): len(job) for job in jobs}
         try:
@@ -235,7 +225,7 @@ def _run_worker(clips: Sequence[DemoClip], wavs: Path) -> None:
     package_root = str(Path(__file__).resolve().parents[2])
     paths = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
     finished = subprocess.run(
-        [sys.executable, "-m", "myxtts.data.demo_worker"],
+        [sys.executable, "-m", "myxtts.data.demo_corpus"],
         input=request,
         text=True,
         encoding="utf-8",
@@ -259,5 +249,20 @@ def _phoneme_lines(clips: Sequence[DemoClip]) -> list[str]:
 
 
 def _write_whole(path: Path, lines: Sequence[str]) -> None:
-    with replacing(path) as part:
-        part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _worker_main() -> int:
+    request = json.load(sys.stdin)
+    try:
+        for clip in request["clips"]:
+            speak_clip(DemoClip(**clip), Path(request["wavs"]))
+    except MyXTTSError as error:
+        sys.stderr.write(f"{error.problem}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_worker_main())

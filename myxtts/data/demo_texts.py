@@ -1,6 +1,6 @@
 """What the demo corpus says, and what it never says: sentences, digit strings and common words, English and Persian.
 
-`draw_text` is a pure function of its random generator. The held-out texts are written by hand for judging a voice;
+`draw_text` is a pure function of its random generator. The held-out texts are written by hand for evaluating a voice;
 `is_held_out` is how the corpus keeps clear of them.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -275,7 +274,7 @@ _PERSIAN_DIGITS = str.maketrans("0123456789", "۰۱۲۳۴۵۶۷۸۹")
 
 
 def heldout_texts(language: str, kind: Literal["sentence", "digits"] = "sentence") -> tuple[str, ...]:
-    """Texts for judging that no demo corpus contains."""
+    """Texts to evaluate with; no demo corpus contains them."""
     _check_language(language)
     if kind == "digits":
         return tuple(_written_digits(text, language) for text in HELD_OUT_DIGITS)
@@ -339,11 +338,6 @@ def common_words(language: str) -> tuple[str, ...]:
     word = _PERSIAN_WORD if language == "fa" else _ENGLISH_WORD
     unfit = _UNFIT_PERSIAN if language == "fa" else _UNFIT
     return tuple(w for w in top_n_list(language, 2500) if word.fullmatch(w) and w not in unfit)
-
-
-def overlap(texts: Iterable[tuple[str, str]]) -> list[str]:
-    """Of (normalised text, language) pairs, those that are or hold a held-out text: empty for every demo corpus."""
-    return [text for text, language in texts if is_held_out(text, language)]
 
 
 def _check_language(language: str) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
 from myxtts.errors import DataError
 
 WAVE_MULTIPLE = 1024
@@ -23,8 +23,19 @@ _BUCKET_COUNTS = (4, 6, 8, 10, 12, 16)
 _TEXT_BOUNDS = 3
 """Text lengths for each wave length: with K buckets there are about 3 K shapes, and XLA compiles each for seconds."""
 _PADDING_WANTED = 0.09
-"""More buckets are taken until this share is reached: the promise is 0.10, and wide buckets shuffle better."""
+"""Buckets are added until no more than this is padding: the limit is 0.10, and wide buckets shuffle better."""
 _TEXT_WINDOW_BATCHES = 8
+_HISTOGRAM_BINS = 256
+"""Most distinct lengths that bounds are chosen among: exact enough, and independent of the corpus's size."""
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch is in the plan of all readers; its augmentation is drawn from this."""
+
+    epoch: int
+    position: int
+    batches_before: int
+    """Batches of all epochs before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ class EpochPlan:
 
 
 class BatchPlanner:
-    """Plans epochs over some clips of a corpus; bounds and row counts are settled once, here."""
+    """Plans epochs over some clips of a corpus. Shapes of batches are chosen once and are the same in every epoch."""
 
     def __init__(
         self,
@@ -82,9 +93,9 @@ class BatchPlanner:
         self._wave = np.asarray(wave_samples)[self._clips].astype(np.int64)
         self._text = np.asarray(text_tokens)[self._clips].astype(np.int64)
         self._seed = seed
-        self._settle(limits, readers)
+        self._choose_shapes(limits, readers)
 
-    def _settle(self, limits: BatchLimits, readers: int) -> None:
+    def _choose_shapes(self, limits: BatchLimits, readers: int) -> None:
         """Take the fewest buckets that pad little enough, then smaller batches until every reader has one."""
         lengths = histogram_of(self._wave, WAVE_MULTIPLE)
         least = None
@@ -193,3 +204,54 @@ def _gather_like_texts(
             window = slice(int(starts[begin]), int(starts[min(begin + _TEXT_WINDOW_BATCHES, last)]))
             gathered[window] = order[window][np.argsort(text[order[window]], kind="stable")]
     return gathered
+
+
+@dataclass(frozen=True, slots=True)
+class LengthHistogram:
+    """Distinct rounded lengths, ascending, and how many clips have each."""
+
+    values: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def per_bucket(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many clips each bound takes; exact, because bounds are among the values."""
+        weights = np.bincount(bucket_of(self.values, bounds), self.counts, minlength=len(bounds))
+        return weights.astype(np.int64)
+
+
+def histogram_of(lengths: NDArray[np.integer], multiple: int) -> LengthHistogram:
+    """Lengths rounded up to multiples of `multiple`, or of more where there would be too many steps."""
+    step = multiple * max(1, -(-int(lengths.max()) // (multiple * _HISTOGRAM_BINS)))
+    counts = np.bincount(-(-lengths.astype(np.int64) // step))
+    steps = np.flatnonzero(counts)
+    return LengthHistogram(steps * step, counts[steps])
+
+
+def choose_bounds(histogram: LengthHistogram, count: int) -> NDArray[np.int64]:
+    """At most `count` ascending bounds among the rounded lengths that pad them least.
+
+    Exact dynamic programme; the last bound holds the longest clip.
+    """
+    values, counts = histogram.values, histogram.counts
+    below = np.concatenate([[0], np.cumsum(counts)])
+    bins = len(values)
+    count = min(count, bins)
+    # cost[j] = least padded total of the first j values; one pass for each further bound.
+    cost = np.where(np.arange(bins + 1) == 0, 0.0, np.inf)
+    choices = np.zeros((count, bins + 1), np.int64)
+    for level in range(count):
+        totals = cost[:, None] + (below[None, 1:] - below[:, None]) * values[None, :].astype(np.float64)
+        totals[np.arange(bins + 1)[:, None] > np.arange(bins)[None, :]] = np.inf
+        choices[level, 1:] = np.argmin(totals, axis=0)
+        cost = np.concatenate([[np.inf], np.min(totals, axis=0)])
+    bounds = []
+    end = bins
+    for level in reversed(range(count)):
+        bounds.append(int(values[end - 1]))
+        end = int(choices[level, end])
+    return np.array(sorted(bounds), np.int64)
+
+
+def bucket_of(lengths: NDArray[np.integer], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each length, the index of the smallest bound that holds it."""
+    return np.searchsorted(bounds, lengths, side="left")

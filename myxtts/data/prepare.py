@@ -1,7 +1,7 @@
 """`prepare`: a corpus becomes a folder of shards, once.
 
-The folder is built beside its final place and takes its name when it is whole; every finished part stays through a
-kill, and the next call goes on from there. A fingerprint of the sources and of the settings that shape the result
+The folder is built beside its final place and takes its name when it is whole; every finished shard stays through
+a kill, and the next call goes on from there. A fingerprint of the sources and of the settings that shape the result
 decides whether a finished folder is still valid. Nothing here imports TensorFlow.
 """
 
@@ -25,7 +25,6 @@ import numpy as np
 
 from myxtts.config.checks import at_least
 from myxtts.config.data import DataConfig
-from myxtts.data.commits import ShardResult, part_path, read_part, shard_path
 from myxtts.data.corpora import CorpusListing, Refusal, list_corpus, storable
 from myxtts.data.prepared import (
     FORMAT_VERSION,
@@ -39,7 +38,8 @@ from myxtts.data.prepared import (
     write_index,
 )
 from myxtts.data.report import build_report
-from myxtts.data.shard_pool import ShardJob, run_parts
+from myxtts.data.shard_jobs import ShardJob, ShardResult, read_result, result_path, run_job, shard_path
+from myxtts.data.shard_pool import run_jobs
 from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
 from myxtts.text.languages import CODES
@@ -62,7 +62,7 @@ SETTINGS = (
 )
 """The settings that shape what is written; any other may change without a new preparation."""
 
-_SMALLEST_PART, _LARGEST_PART, _PARTS_WANTED = 32, 2048, 64
+_SMALLEST_SHARD, _LARGEST_SHARD, _SHARDS_WANTED = 32, 2048, 64
 _LOCK_POLL_S = 0.2
 
 
@@ -78,7 +78,7 @@ class PrepareProgress:
 Progress = Callable[[PrepareProgress], None]
 
 
-class PreparingStopped(Exception):  # noqa: N818 - not an error: finished parts are kept, the next call goes on
+class PreparingStopped(Exception):  # noqa: N818 - not an error: finished shards are kept, the next call goes on
     """It was asked to stop."""
 
 
@@ -143,32 +143,29 @@ class _Build:
         self._report_progress, self._should_stop = progress, should_stop
         self._done = self._refused = 0
         entries = listing.entries
-        size = min(_LARGEST_PART, max(_SMALLEST_PART, -(-len(entries) // _PARTS_WANTED)))
+        size = min(_LARGEST_SHARD, max(_SMALLEST_SHARD, -(-len(entries) // _SHARDS_WANTED)))
         self._jobs = [ShardJob(at // size, entries[at : at + size]) for at in range(0, len(entries), size)]
 
     def run(self, tokenizer: Tokenizer | None, workers: int | None) -> None:
         self._start()
-        tokenizer = self._settle_tokenizer(tokenizer)
+        tokenizer = self._open_or_make_tokenizer(tokenizer)
         waiting = []
         for job in self._jobs:
-            finished = read_part(self._folder, job.part)
+            finished = read_result(self._folder, job.shard)
             if finished is None:
                 waiting.append(job)
             else:
                 self._count(len(job.entries), len(finished.refusals))
         if len(waiting) < len(self._jobs):
-            logger.info("resuming: %d of %d parts are done", len(self._jobs) - len(waiting), len(self._jobs))
+            logger.info("resuming: %d of %d shards are done", len(self._jobs) - len(waiting), len(self._jobs))
         workers = workers if workers is not None else len(os.sched_getaffinity(0))
         if workers <= 1 or len(waiting) <= 1:
-            # Imported late: the decoders are not needed to find a valid cache.
-            from myxtts.data.shard_jobs import process_part
-
             for job in waiting:
-                process_part(self._folder, job.part, job.entries, self._config, tokenizer, on_clip=self._on_clip)
+                run_job(self._folder, job, self._config, tokenizer, on_clip=self._on_clip)
         elif waiting:
             settings = {name: getattr(self._config, name) for name in SETTINGS}
             setup = {"folder": str(self._folder), "settings": settings, "tokenizer": str(self._folder / TOKENIZER)}
-            run_parts(waiting, setup, workers=workers, on_clip=lambda refused: self._count(1, int(refused)))
+            run_jobs(waiting, setup, workers=workers, on_clip=lambda refused: self._count(1, int(refused)))
         self._finish()
 
     def _start(self) -> None:
@@ -180,7 +177,7 @@ class _Build:
             write_whole(begun, self._fingerprint.encode())
         _remove_unfinished(self._folder)
 
-    def _settle_tokenizer(self, given: Tokenizer | None) -> Tokenizer:
+    def _open_or_make_tokenizer(self, given: Tokenizer | None) -> Tokenizer:
         from myxtts.text.tokenizer import load_tokenizer, train_tokenizer
 
         path = self._folder / TOKENIZER
@@ -207,11 +204,10 @@ class _Build:
             self._report_progress(PrepareProgress(self._done + early, self._refused + early, total))
 
     def _finish(self) -> None:
-        """Join the parts: refusals, report and index first, the manifest last."""
-        parts = [read_part(self._folder, job.part) for job in self._jobs]
-        results = [part for part in parts if part is not None]
-        if len(results) != len(parts):
-            raise ShardWriteError("a finished part has disappeared")
+        """Write what is known of all shards: refusals, report and index first, the manifest last."""
+        results = [result for job in self._jobs if (result := read_result(self._folder, job.shard)) is not None]
+        if len(results) != len(self._jobs):
+            raise ShardWriteError("a finished shard has disappeared")
         refusals = sorted(
             [*self._listing.refusals, *(refusal for result in results for refusal in result.refusals)],
             key=lambda refusal: (refusal.file, refusal.line),
@@ -222,7 +218,7 @@ class _Build:
         _check_share(len(refusals), clips, self._config, self._folder / REFUSED)
         self._write_index(results, refusals)
         for job in self._jobs:
-            part_path(self._folder, job.part).unlink()
+            result_path(self._folder, job.shard).unlink()
         for log in self._folder.glob("worker-*.log"):
             log.unlink()
         (self._folder / "begun.json").unlink()
@@ -257,7 +253,7 @@ class _Build:
             "index_crc32": write_index(self._folder, columns),
             "shards": [
                 {
-                    "file": shard_path(self._folder, job.part).name,
+                    "file": shard_path(self._folder, job.shard).name,
                     "clips": len(result.wave_samples),
                     "size_bytes": result.size_bytes,
                 }
@@ -392,6 +388,6 @@ def _writing(building: Path) -> Iterator[None]:
         _remove_unfinished(building)
         kept = len(list(building.glob("part-*.json")))
         raise DataError(
-            f"cannot write {building}: {str(error)[:300]}; {kept} finished part(s) are kept there",
+            f"cannot write {building}: {str(error)[:300]}; {kept} finished shard(s) are kept there",
             hint="free some space, or choose another place with --cache-dir or --out; the next run goes on from there",
         ) from error

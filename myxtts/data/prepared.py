@@ -72,7 +72,7 @@ class PreparedCorpus:
         self.languages: list[str] = manifest["languages"]
         self.fingerprint: str = manifest["fingerprint"]
         self.clip_list: str | None = manifest.get("clip_list")
-        """A digest of which clip has which number, and so of which are held out; None in folders of earlier days."""
+        """A digest of which clip has which number, and so of which are held out; None in folders without one."""
         self._shard_starts = np.cumsum([0, *(shard["clips"] for shard in manifest["shards"])])
         self._shards = ShardReader([path / shard["file"] for shard in manifest["shards"]])
 
@@ -129,7 +129,7 @@ class PreparedCorpus:
 
 
 def open_prepared(path: str | Path) -> PreparedCorpus:
-    """Open a folder that `prepare` finished; a part that is missing, cut or changed is an error that names it."""
+    """Open a folder that `prepare` finished; a file that is missing, cut or changed is an error that names it."""
     folder = Path(path)
     manifest = read_manifest(folder)
     if manifest is None:

@@ -14,7 +14,7 @@ _MAGIC = b"MXT1"
 
 
 class DamagedRecordError(Exception):
-    """The bytes are not a record; who read them knows from which file."""
+    """The bytes are not a record; the reader of the shard adds which file they are from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Runs parts on worker processes and survives their death.
+"""Runs shard jobs in worker processes and replaces those that die.
 
-A clip that kills or hangs its decoder twice is refused by name, and the rest of its part goes on in a new process.
+A clip that kills or hangs its decoder twice is refused by name, and its job is run again without it in a new process.
 """
 
 from __future__ import annotations
@@ -15,28 +15,18 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from myxtts.data.commits import entry_to_json
-from myxtts.data.corpora import Entry
+from myxtts.data.shard_jobs import ShardJob
 from myxtts.data.shards import ShardWriteError
 from myxtts.errors import DataError
 
 CLIP_TIMEOUT_SECONDS = 120.0
-"""No clip that passes the duration limit takes seconds; one that takes minutes hangs its decoder."""
+"""Clips within the duration limit take less than a second; one that takes minutes hangs its decoder."""
 _TRIES = 2
 _IDLE_ENDS_WITHIN_S = 3.0
-"""How long a worker may take to end once it has nothing to do; one that takes longer is in the middle of something."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardJob:
-    """One part to be made."""
-
-    part: int
-    entries: list[Entry]
+"""How long an idle worker may take to end once its input is closed; one that takes longer is not idle."""
 
 
 class WorkerDiedError(Exception):
@@ -49,7 +39,7 @@ class WorkerDiedError(Exception):
 
 
 class ShardWorker:
-    """One worker process; `run` prepares a part in it and reports each clip."""
+    """One worker process; `run` has it run a job and reports each clip."""
 
     def __init__(self, setup: dict[str, Any], log: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -68,7 +58,7 @@ class ShardWorker:
         self._send(setup)
 
     def run(self, job: ShardJob, skip: dict[str, str], on_clip: Callable[[bool], None], timeout_seconds: float) -> None:
-        self._send({"part": job.part, "entries": [entry_to_json(entry) for entry in job.entries], "skip": skip})
+        self._send({"job": job.to_json(), "skip": skip})
         clip_id = ""
         while True:
             answer = self._receive(clip_id, timeout_seconds)
@@ -129,7 +119,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def run_parts(
+def run_jobs(
     jobs: list[ShardJob],
     setup: dict[str, Any],
     *,
@@ -137,7 +127,7 @@ def run_parts(
     on_clip: Callable[[bool], None],
     timeout_seconds: float = CLIP_TIMEOUT_SECONDS,
 ) -> None:
-    """Make all parts; the first failure to write stops the rest and is raised, with finished parts kept."""
+    """Run all jobs; the first failure to write stops the others and is raised, and finished shards are kept."""
     waiting: queue.SimpleQueue[ShardJob] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
@@ -152,7 +142,7 @@ def run_parts(
     def work(number: int) -> None:
         log = Path(setup["folder"]) / f"worker-{number}.log"
         try:
-            _Lane(setup, log, report, stop, timeout_seconds).make_all(waiting)
+            _WorkerThread(setup, log, report, stop, timeout_seconds).run_all(waiting)
         except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller's thread raises it
             failures.append(error)
             stop.set()
@@ -170,12 +160,12 @@ def run_parts(
         raise failures[0]
 
 
-class _Stopped(Exception):  # noqa: N818 - not an error: how a stop reaches a thread in the middle of a part
+class _Stopped(Exception):  # noqa: N818 - not an error: how a stop reaches a thread in the middle of a job
     """Another thread failed."""
 
 
-class _Lane:
-    """A thread's side of one worker process at a time, which is replaced when it dies."""
+class _WorkerThread:
+    """Runs jobs in one worker process at a time and starts another when it dies."""
 
     def __init__(
         self,
@@ -189,17 +179,17 @@ class _Lane:
         self._stop, self._timeout_seconds = stop, timeout_seconds
         self._worker = ShardWorker(setup, log)
 
-    def make_all(self, waiting: queue.SimpleQueue[ShardJob]) -> None:
-        """Make parts until none is left or another lane failed."""
+    def run_all(self, waiting: queue.SimpleQueue[ShardJob]) -> None:
+        """Run jobs until none is left or another thread failed."""
         try:
             while not self._stop.is_set():
-                self._make(waiting.get_nowait())
+                self._run(waiting.get_nowait())
         except (queue.Empty, _Stopped):
             return
         finally:
             self._worker.close()
 
-    def _make(self, job: ShardJob) -> None:
+    def _run(self, job: ShardJob) -> None:
         crashes: dict[str, list[str]] = {}
         reported = 0
         while True:

@@ -1,4 +1,4 @@
-"""A worker process of `prepare`: takes parts as JSON lines on its input, answers on its output, ends with its parent.
+"""A worker process of `prepare`: takes shard jobs as JSON lines, answers with JSON lines, and ends with its parent.
 
 Started as `python -m myxtts.data.shard_worker`, not through `multiprocessing`: the parent's `__main__` is not imported,
 a TensorFlow that the parent may hold is not forked, and a killed parent closes the pipe, which ends the worker.
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.config.data import DataConfig
-from myxtts.data.commits import entry_from_json
-from myxtts.data.shard_jobs import process_part
+from myxtts.data.shard_jobs import ShardJob, run_job
 from myxtts.data.shards import ShardWriteError
 from myxtts.errors import MyXTTSError
 from myxtts.text.tokenizer import load_tokenizer
@@ -35,16 +34,15 @@ def main() -> int:
         config = DataConfig(**setup["settings"])
         tokenizer = load_tokenizer(setup["tokenizer"])
         for line in sys.stdin:
-            job = json.loads(line)
-            entries = [entry_from_json(raw) for raw in job["entries"]]
+            request = json.loads(line)
+            job = ShardJob.from_json(request["job"])
             try:
-                process_part(
+                run_job(
                     folder,
-                    job["part"],
-                    entries,
+                    job,
                     config,
                     tokenizer,
-                    skip=job["skip"],
+                    skip=request["skip"],
                     on_clip=lambda clip_id, refused: answer(begin=clip_id) if refused is None else answer(end=refused),
                 )
             except ShardWriteError as error:
@@ -52,7 +50,7 @@ def main() -> int:
             except MyXTTSError as error:
                 answer(problem=error.problem, hint=error.hint)
             else:
-                answer(done=job["part"])
+                answer(done=job.shard)
     return 0
 
 
@@ -60,5 +58,5 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main())
     except BrokenPipeError:
-        # The parent is gone; what was committed stays, the rest is prepared by the next run.
+        # The parent is gone; finished shards stay, and the next run prepares the others.
         os._exit(1)

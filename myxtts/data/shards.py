@@ -30,8 +30,8 @@ class ShardWriteError(Exception):
 def write_shard(path: Path, records: Iterable[bytes]) -> int:
     """Write a shard under a temporary name, force it to the disk, then give it its name; returns its size."""
     try:
-        with replacing(path) as part:
-            writer = ArrayRecordWriter(str(part), _WRITER_OPTIONS)
+        with replacing(path) as temporary:
+            writer = ArrayRecordWriter(str(temporary), _WRITER_OPTIONS)
             for record in records:
                 writer.write(record)
             writer.close()
@@ -43,8 +43,8 @@ def write_shard(path: Path, records: Iterable[bytes]) -> int:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a small file so that it is there entirely or not at all, even after a power cut."""
     try:
-        with replacing(path) as part:
-            part.write_bytes(content)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise ShardWriteError(f"{path}: {error.strerror or error}") from error
 
@@ -86,7 +86,7 @@ class ShardReader:
             if reader is None:
                 reader = self._open[shard] = ArrayRecordReader(str(self._paths[shard]), _READER_OPTIONS)
                 if len(self._open) > _OPEN_FILES:
-                    # Not closed here: another thread may be reading from it; it closes when its last user lets go.
+                    # Not closed here: another thread may be reading from it; it is closed with its last reference.
                     self._open.popitem(last=False)
             self._open.move_to_end(shard)
             return reader

@@ -1,9 +1,9 @@
-"""Alignments of a corpus: for every code of every clip the index of the token that is spoken then.
+"""Forced alignment of a corpus: for every code of every clip the index of the token that is spoken then.
 
-A small CTC network learns the corpus once, before the stage that first asks for it; it and its forced alignments are
-stored beside the shards under a key of everything that they depend on, so later runs and resumed ones read the same.
-Language tokens, spaces, stress marks and punctuation take no time of their own: a code belongs to the token that
-sounds.
+A small CTC network is trained on the corpus once, before the first stage that needs it; it and its forced alignments
+are stored beside the shards under a key of everything that they depend on, so later runs and resumed ones read the
+same. Language tokens, spaces, stress marks and punctuation have no CTC label: every code belongs to a token with a
+sound.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _SEED = 7
 _VERSION = 1
 
 Progress = Callable[[str, int, int], None]
-"""Told what goes on, how much is done and how much there is."""
+"""Called with the name of the task, how much is done and how much there is."""
 
 
 def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:
-    """For every token id its CTC label, -1 for those that make no sound of their own."""
+    """For every token id its CTC label, -1 for tokens without a sound."""
     labels = np.full(tokenizer.size, -1, np.int32)
     sounding = np.flatnonzero(tokenizer.sounding())
     labels[sounding] = np.arange(len(sounding))
@@ -60,18 +60,18 @@ def alignments_of(
     should_stop: Callable[[], bool],
     progress: Progress = lambda task, done, total: None,
 ) -> list[Alignments] | None:
-    """Alignments of the training corpus and of others that share its tokenizer, learnt on `clips` where none is kept.
+    """Alignments of the training corpus and of others with its tokenizer: as stored, or made by an aligner of `clips`.
 
-    None when it was asked to stop before they were found. A network that has learnt, and the clips that are aligned by
-    then, are kept: the next run goes on from there.
+    None when it was asked to stop before they were complete. A trained network and the clips aligned by then are
+    stored: the next run goes on from there.
     """
-    key = _key(train, clips, _longest_kept(train, clips, steps))
+    key = _key(train, clips, _aligner_steps(train, clips, steps))
     corpora = [train, *(other for other in others if other.path != train.path)]
     paths = [corpus.path / f"alignment-{key}.npz" for corpus in corpora]
-    kept = [_load(path) for path in paths]
-    if all(one is not None for one in kept):
-        logger.info("Alignments: kept from an earlier run in %s", paths[0])
-        return [one for one in kept if one is not None]
+    stored = [_load(path) for path in paths]
+    if all(one is not None for one in stored):
+        logger.info("Alignments: read from %s", paths[0])
+        return [one for one in stored if one is not None]
     import tensorflow as tf
 
     with tf.device(device):
@@ -79,14 +79,14 @@ def alignments_of(
         if aligner is None:
             return None
         found = []
-        for path, one, corpus in zip(paths, kept, corpora, strict=True):
-            aligned = one or aligner.align(corpus, path.with_suffix(".part.npz"), should_stop, progress)
+        for path, one, corpus in zip(paths, stored, corpora, strict=True):
+            aligned = one or aligner.align(corpus, _unfinished_path(path), should_stop, progress)
             if aligned is None:
                 return None
             _write(path, tokens=aligned.tokens, starts=aligned.starts)
             found.append(aligned)
     for path in paths:
-        path.with_suffix(".part.npz").unlink(missing_ok=True)
+        _unfinished_path(path).unlink(missing_ok=True)
     return found
 
 
@@ -98,12 +98,12 @@ def aligner_of(
     should_stop: Callable[[], bool],
     progress: Progress = lambda task, done, total: None,
 ) -> Aligner | None:
-    """The aligner of a corpus, on the device at hand: as it was kept beside the shards, or learnt now.
+    """The aligner of a corpus, on the current device: read from beside the shards, or trained now.
 
-    None when it was asked to stop meanwhile; what has learnt to its end is kept even then.
+    None when it was asked to stop before that; one whose training was complete is stored even then.
     """
     aligner = Aligner(train.tokenizer)
-    steps = _longest_kept(train, clips, steps)
+    steps = _aligner_steps(train, clips, steps)
     path = _network_path(train, clips, steps)
     if not aligner.restore(path):
         if not aligner.learn(train, clips, steps, should_stop, progress):
@@ -115,7 +115,7 @@ def aligner_of(
 
 
 class Aligner:
-    """A CTC network with the meaning of its labels."""
+    """A CTC network and the tokens that its labels stand for."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         import tensorflow as tf
@@ -136,35 +136,35 @@ class Aligner:
         should_stop: Callable[[], bool],
         progress: Progress,
     ) -> bool:
-        """Train, and log the error of its own reading on some of the training clips; `False` if stopped before."""
+        """Train, and log the token error rate on some of the training clips; `False` if asked to stop on the way."""
         from myxtts.models.aligner import fit
 
-        logger.info("Aligner: learning which token is spoken when, %d steps", steps)
+        logger.info("Aligner: training for %d steps", steps)
         source = batches(prepared, config=DataConfig(batch_size=ALIGNER_CLIPS), seed=_SEED, clips=np.asarray(clips))
         losses = fit(self.network, self._until(source, steps, should_stop, progress), steps=steps)
         source.close()
         if len(losses) < steps:
             return False
         wanted: list[list[int]] = []
-        heard: list[list[int]] = []
-        for logits, labels, _ in self._read(prepared, clips[:_CHECKED_CLIPS]):
-            heard.append(greedy_labels(logits))
+        decoded: list[list[int]] = []
+        for logits, labels, _ in self._logits_of(prepared, clips[:_CHECKED_CLIPS]):
+            decoded.append(greedy_labels(logits))
             wanted.append([int(label) for label in labels])
-        error = error_rate(wanted, heard)
-        logger.info("Aligner: loss %.3f, %.1f %% of the tokens misheard", losses[-1], 100 * error)
+        error = error_rate(wanted, decoded)
+        logger.info("Aligner: loss %.3f, token error rate %.1f %%", losses[-1], 100 * error)
         return True
 
     def save(self, path: Path) -> None:
         _write(path, **{f"{number:04d}": weight.numpy() for number, weight in enumerate(self.network.weights)})
 
     def restore(self, path: Path) -> bool:
-        """Take up what `save` kept, if there is any."""
-        kept = _read(path, [f"{number:04d}" for number in range(len(self.network.weights))])
-        if kept is None:
+        """Load the weights that `save` stored; `False` where there are none that can be read."""
+        stored = _read(path, [f"{number:04d}" for number in range(len(self.network.weights))])
+        if stored is None:
             return False
-        for weight, value in zip(self.network.weights, kept, strict=True):
+        for weight, value in zip(self.network.weights, stored, strict=True):
             weight.assign(value)
-        logger.info("Aligner: what an earlier run learnt is used")
+        logger.info("Aligner: read from %s", path)
         return True
 
     def _until(
@@ -173,7 +173,7 @@ class Aligner:
         for number, batch in enumerate(source):
             if should_stop():
                 return
-            progress("learning which token is spoken when, steps", number, steps)
+            progress("training the aligner, steps", number, steps)
             yield self._labelled(batch)
 
     def _labelled(self, batch: dict[str, Any]) -> Any:
@@ -190,24 +190,27 @@ class Aligner:
         return labels[places], places
 
     def align(
-        self, prepared: PreparedCorpus, part: Path, should_stop: Callable[[], bool], progress: Progress
+        self, prepared: PreparedCorpus, unfinished: Path, should_stop: Callable[[], bool], progress: Progress
     ) -> Alignments | None:
-        """The likeliest alignment of every clip of a corpus; None when asked to stop, with what is done in `part`."""
+        """The likeliest alignment of every clip of a corpus, from what is in the file `unfinished` on.
+
+        None when asked to stop; the clips aligned by then are written to `unfinished`.
+        """
         codes = codes_of(np.asarray(prepared.index.wave_samples, np.int64))
         starts = np.concatenate([[0], np.cumsum(codes)])
         tokens = np.zeros(starts[-1], np.uint16)
         # Neighbours in length share a batch, or short clips would pay for long ones.
         order = np.argsort(codes, kind="stable")
         done = 0
-        if (unfinished := _read(part, ["tokens", "done"])) is not None:
-            tokens, done = unfinished[0].copy(), int(unfinished[1])
+        if (stored := _read(unfinished, ["tokens", "done"])) is not None:
+            tokens, done = stored[0].copy(), int(stored[1])
         for first in range(done, len(order), _CLIPS_AT_ONCE):
             if should_stop():
-                _write(part, tokens=tokens, done=np.int64(first))
+                _write(unfinished, tokens=tokens, done=np.int64(first))
                 return None
             progress("aligning clips", first, len(order))
             chosen = order[first : first + _CLIPS_AT_ONCE]
-            rows = list(self._read(prepared, chosen))
+            rows = list(self._logits_of(prepared, chosen))
             longest = max(len(logits) for logits, _, _ in rows)
             padded = np.stack([np.pad(row[0], [(0, longest - len(row[0])), (0, 0)]) for row in rows])
             paths = forced_paths(padded, np.array([len(row[0]) for row in rows]), [row[1] for row in rows])
@@ -217,7 +220,7 @@ class Aligner:
                     tokens[starts[clip] : starts[clip + 1]] = places[fill_blanks(path)[at]]
         return Alignments(tokens, starts)
 
-    def _read(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
+    def _logits_of(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
         """Logits, labels and their places in the text, clip by clip."""
         from myxtts.models.aligner import steps_of
 
@@ -239,12 +242,18 @@ def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> st
     return digest.hexdigest()[:16]
 
 
-def _longest_kept(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> int:
-    """How long the aligner learns for a stage of so many steps: not longer than the stage, unless another stage has
-    paid for more. One that a stage began with stays its own."""
+def _aligner_steps(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> int:
+    """Training steps of the aligner for a stage of `steps` steps: as many at most, or those of a stored network.
+
+    A stage that is resumed finds the network that it began with first, also where a longer stage has trained another.
+    """
     brief = min(steps, ALIGNER_STEPS)
-    kept = [length for length in (brief, ALIGNER_STEPS) if _network_path(prepared, clips, length).is_file()]
-    return (kept or [brief])[0]
+    stored = [length for length in (brief, ALIGNER_STEPS) if _network_path(prepared, clips, length).is_file()]
+    return (stored or [brief])[0]
+
+
+def _unfinished_path(path: Path) -> Path:
+    return path.with_suffix(".part.npz")
 
 
 def _network_path(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> Path:
@@ -257,7 +266,7 @@ def _load(path: Path) -> Alignments | None:
 
 
 def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
-    """The named arrays of a file; None where there is none, or none that can be read."""
+    """The named arrays of a file; None where the file is missing or cannot be read."""
     if not path.is_file():
         return None
     try:
@@ -269,5 +278,9 @@ def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
 
 
 def _write(path: Path, **arrays: Any) -> None:
-    with writing(path.parent, hint=disk_full_hint("--cache-dir")), replacing(path) as part, part.open("wb") as file:
+    with (
+        writing(path.parent, hint=disk_full_hint("--cache-dir")),
+        replacing(path) as temporary,
+        temporary.open("wb") as file,
+    ):
         np.savez_compressed(file, **arrays)

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values
+from myxtts.data.batching import BatchSource
 from myxtts.data.state import place_in_plan
 from myxtts.errors import MyXTTSError
 from myxtts.files import writing
@@ -26,7 +27,7 @@ from myxtts.runtime.strategy import get_device_context
 from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
 from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.out_of_memory import limits_in_words, out_of_memory
-from myxtts.training.recipes import length_of, recipe_for, with_steps
+from myxtts.training.recipes import length_of, recipe_for, with_batches_of, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
@@ -34,8 +35,7 @@ from myxtts.training.run_folder import (
     refuse_other_configuration,
     refuse_other_corpus,
 )
-from myxtts.training.sources import DrawnBatches, size_of, with_batches_of
-from myxtts.training.stage_data import StageData
+from myxtts.training.stage_data import StageData, size_of
 from myxtts.training.stage_order import refuse_if_later_stage_learnt
 from myxtts.training.stages.spec import StageSpec
 from myxtts.training.trainer import XTTSTrainer
@@ -119,10 +119,10 @@ class StageLoop:
         self.watch = StageWatch(self.trainer, self.events, length.steps)
         return self.data.align(steps=length.steps, device=self.trainer.plan.model.name)
 
-    def _source(self) -> DrawnBatches:
+    def _source(self) -> BatchSource:
         return self.data.source(steps=self.total_steps)
 
-    def _restore_or_initialise(self, source: DrawnBatches) -> None:
+    def _restore_or_initialise(self, source: BatchSource) -> None:
         folder, prepared = self.folder.checkpoints(self.spec.name), self.data.train.prepared
         checkpoint = load_latest(folder)
         if checkpoint is not None:
@@ -152,7 +152,7 @@ class StageLoop:
         stage.add_ctc_loss(self.trainer.on_every_model_device(aligner.network), weight)
         return True
 
-    def _pipeline(self, source: DrawnBatches) -> PipelineBase:
+    def _pipeline(self, source: BatchSource) -> PipelineBase:
         plan, data = self.trainer.plan, self.config.data
         schedule = Pipeline if plan.two_roles else SequentialPipeline
         return schedule(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
 from myxtts.training.stages import stage_named, stages_of
 from myxtts.training.stages.spec import StageRecipe, StageSpec
 
@@ -96,3 +97,9 @@ def length_of(config: XTTSConfig, spec: StageSpec, batches_per_epoch: int) -> St
         given = "--epochs" if training.epochs is not None else "--epochs or --max-steps change that"
         return StageLength(passes, f"{epochs} passes over the corpus ({given})")
     return StageLength(recipe.steps, by_steps)
+
+
+def with_batches_of(recipe: StageRecipe, data: DataConfig) -> DataConfig:
+    """The settings with the limits of a stage's batches: clips or seconds, as its recipe has them, or both by flag."""
+    seconds = recipe.batch_seconds if recipe.batch_size is None or data.batch_seconds is not None else None
+    return replace(data, batch_size=recipe.batch_size, batch_seconds=seconds)

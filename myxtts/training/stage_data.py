@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.config import XTTSConfig
 from myxtts.data.alignments import Alignments
-from myxtts.data.batching import batches
+from myxtts.data.augmentation import Augmentation
+from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
+from myxtts.pipeline import BatchSize
 from myxtts.training.alignment import Aligner, Progress, aligner_of, alignments_of
-from myxtts.training.recipes import recipe_for
-from myxtts.training.sources import DrawnBatches, with_batches_of
+from myxtts.training.recipes import recipe_for, with_batches_of
 from myxtts.training.stages.spec import StageSpec
 
 
@@ -38,38 +41,37 @@ class StageData:
     progress: Progress
     _alignments: dict[Path, Alignments] = field(default_factory=dict)
 
-    def source(self, *, steps: int = 0) -> DrawnBatches:
+    def source(self, *, steps: int = 0) -> BatchSource:
         """Endless training batches; `steps` of the whole stage are what the speed perturbation falls over."""
         return self._batches(self.train, steps=steps, augmented=True)
 
-    def held_out_source(self) -> DrawnBatches:
+    def held_out_source(self) -> BatchSource:
         """The held-out clips once, as they were recorded."""
         return self._batches(self.held_out, epochs=1)
 
     def _batches(
         self, corpus: Corpus, *, epochs: int | None = None, steps: int = 0, augmented: bool = False
-    ) -> DrawnBatches:
+    ) -> BatchSource:
         training, features = self.config.training, self.spec.features
         recipe = recipe_for(self.config, self.spec)
-        source = batches(
-            corpus.prepared,
-            config=with_batches_of(recipe, self.config.data),
-            seed=training.seed,
-            clips=corpus.clips,
-            epochs=epochs,
-        )
-        return DrawnBatches(
-            source,
-            corpus.prepared,
-            corpus.clips,
-            seed=training.seed,
+        augmentation = Augmentation(
             reference_seconds=recipe.reference_seconds if features.reference else 0.0,
             alignments=self._alignments.get(corpus.prepared.path),
             concatenation=training.concatenation if augmented and features.concatenation else 0.0,
             # Where the speed is kept, codes still begin elsewhere each time.
             speed_perturbation=training.speed_perturbation if augmented and features.concatenation else 0.0,
-            varied_batches=steps * training.grad_accum if features.speed_perturbation else 0,
+            speed_perturbation_batches=steps * training.grad_accum if features.speed_perturbation else 0,
             text_dropout=training.text_dropout if augmented and features.text_dropout else 0.0,
+            token_corruption=training.token_corruption if augmented and features.token_corruption else 0.0,
+            audio_codes=self.config.model.audio_codes,
+        )
+        return batches(
+            corpus.prepared,
+            config=with_batches_of(recipe, self.config.data),
+            seed=training.seed,
+            clips=corpus.clips,
+            epochs=epochs,
+            augmentation=augmentation,
         )
 
     def align(self, *, steps: int, device: str) -> bool:
@@ -104,3 +106,10 @@ class StageData:
     @property
     def several_speakers(self) -> bool:
         return len(np.unique(self.train.prepared.index.speaker[self.train.clips])) > 1
+
+
+def size_of(batch: Mapping[str, Any]) -> BatchSize:
+    """Audio seconds of a host batch, and of the rectangle that it takes with its padding."""
+    return BatchSize(
+        audio_seconds=float(batch["wave_lengths"].sum()) / SAMPLE_RATE, padded_seconds=batch["wave"].size / SAMPLE_RATE
+    )

@@ -46,6 +46,7 @@ import shutil
 from pathlib import Path
 from myxtts.config.config import XTTSConfig
 from myxtts.data.prepare import prepare
+from myxtts.data.augmentation import Augmentation
 from myxtts.data.batching import batches
 from myxtts.monitoring.events import EventLog
 from myxtts.runtime.inventory import find_inventory
@@ -57,7 +58,6 @@ from myxtts.training.recipes import recipe_for
 from myxtts.training.stages import GPT
 from myxtts.training.run import TrainingRun, run_training
 from myxtts.training.run_folder import RunFolder
-from myxtts.training.sources import DrawnBatches
 from myxtts.training.stages.gpt import GPTStage
 
 voice, corpus, out = {voice!r}, {corpus!r}, {out!r}
@@ -87,8 +87,8 @@ train(run)
 config = resolved_config(XTTSConfig(**common))
 prepared = prepare(corpus, config.data, None, load_tokenizer(Path(voice, "tokenizer.json")))
 clips = prepared.split()[0]
-source = DrawnBatches(batches(prepared, config=config.data, seed=0, clips=clips), prepared, clips, seed=0,
-                      reference_seconds=recipe_for(config, GPT).reference_seconds)
+augmentation = Augmentation(reference_seconds=recipe_for(config, GPT).reference_seconds)
+source = batches(prepared, config=config.data, seed=0, clips=clips, augmentation=augmentation)
 given = [next(source) for _ in range(3)]
 
 def loss_of(folder, batch):

@@ -33,7 +33,7 @@ def test_the_path_follows_the_posteriors() -> None:
     assert path.tolist() == [-1, 0, 0, -1, 1, 2, 2, -1]
 
 
-def test_the_path_visits_every_label_even_where_the_network_heard_none() -> None:
+def test_the_path_visits_every_label_even_where_the_network_found_none() -> None:
     (path,) = forced_paths(logits_of([0, 0, 0, 2, 2, 2])[None], np.array([6]), [np.array([0, 1, 2])])
 
     assert set(path.tolist()) - {-1} == {0, 1, 2}
@@ -60,7 +60,7 @@ def test_clips_of_a_batch_do_not_change_each_other() -> None:
     assert [path.tolist() for path in together] == [path.tolist() for path in alone]
 
 
-def test_more_labels_than_frames_are_spread_evenly() -> None:
+def test_more_labels_than_frames_are_taken_evenly() -> None:
     (path,) = forced_paths(logits_of([0, 0, 0])[None], np.array([3]), [np.array([0, 1, 2, 0, 1, 2])])
 
     assert path.tolist() == [0, 2, 4]
@@ -80,7 +80,7 @@ def test_blanks_go_to_the_nearest_label() -> None:
     assert fill_blanks(path).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
 
 
-def test_greedy_reading_merges_repeats_and_drops_blanks() -> None:
+def test_greedy_decoding_merges_repeats_and_drops_blanks() -> None:
     assert greedy_labels(logits_of([3, 0, 0, 3, 0, 1, 1])) == [0, 0, 1]
 
 

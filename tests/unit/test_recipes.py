@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from myxtts.config.config import XTTSConfig
-from myxtts.training.recipes import length_of, recipe_for
-from myxtts.training.sources import with_batches_of
+from myxtts.training.recipes import length_of, recipe_for, with_batches_of
 from myxtts.training.stages import CODEC, GPT
 
 

@@ -43,7 +43,7 @@ def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "e
             f"{corpus} is an empty corpus: {transcript or TEXT_FOLDER} names no clips",
             hint="each line of an LJSpeech metadata.csv is id|text|normalised text",
         )
-    _settle_languages(listing)
+    _unify_languages(listing)
     return listing
 
 
@@ -59,7 +59,7 @@ def _read(corpus: Path, name: str, transcript: Path | None, language: str) -> Co
     return read_manifest(root, transcript, language=language, speaker=speaker)
 
 
-def _settle_languages(listing: CorpusListing) -> None:
+def _unify_languages(listing: CorpusListing) -> None:
     """Give every clip its language's one code (`en-US` is `en`); refuse what no front end reads."""
     codes: dict[str, str | None] = {}
     kept = []

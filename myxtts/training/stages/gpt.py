@@ -20,7 +20,6 @@ from myxtts.models.gpt import (
     gpt_losses,
 )
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
-from myxtts.models.layers import dropout_mask
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.stages.stage import (
     LENGTHS_B,
@@ -32,8 +31,6 @@ from myxtts.training.stages.stage import (
     TrainingStage,
 )
 
-_NOISE_SITE = 1 << 20
-"""Random site of token corruption; those of the GPT's dropout are counted from 0."""
 CONDITIONING_RATE_SHARE = 1 / 3
 """Of the GPT's learning rate. The perceiver's attention has no norm before it: a little too fast, and within some
 hundred steps its latents see nothing but themselves and every reference gives the same voice, for good."""
@@ -50,7 +47,6 @@ def build(context: StageContext) -> TrainingStage:
         context.model.conditioning,
         context.frozen("dvae"),
         alignment_weight=training.alignment_weight or 0.0,
-        token_corruption=training.token_corruption,
         alignment_heads=[pair for pair in DEFAULT_ALIGNMENT_HEADS if pair[0] < context.config.model.gpt_layers],
     )
 
@@ -69,7 +65,6 @@ class GPTStage(TrainingStage):
         *,
         alignment_weight: float = 0.0,
         alignment_heads: AlignmentHeads = DEFAULT_ALIGNMENT_HEADS,
-        token_corruption: float = 0.0,
     ) -> None:
         self.gpt = gpt
         self.conditioning = conditioning
@@ -80,7 +75,6 @@ class GPTStage(TrainingStage):
         self._encode = tf.function(self._encode_waves, autograph=False, input_signature=signature)
         self._alignment_weight = alignment_weight
         self.alignment_heads: AlignmentHeads = alignment_heads if alignment_weight else ()
-        self._token_corruption = token_corruption
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -108,8 +102,9 @@ class GPTStage(TrainingStage):
             "reference_lengths": reference_lengths_B,
             "speaker": tf.constant(host_batch["speaker"]),
         }
-        if "alignment" in host_batch:
-            batch["alignment"] = tf.constant(host_batch["alignment"])
+        for name in ("alignment", "corruption"):
+            if name in host_batch:
+                batch[name] = tf.constant(host_batch[name])
         return batch
 
     def _encode_waves(
@@ -145,8 +140,8 @@ class GPTStage(TrainingStage):
         latents_BLD = self.conditioning(batch["reference"], batch["reference_lengths"])
         text, lengths_B = (batch["text"], batch["text_lengths"]), batch["code_lengths"]
         read_BT = batch["codes"]
-        if seed is not None:
-            read_BT = corrupt_tokens(read_BT, self._token_corruption, self.gpt.config.audio_codes, seed)
+        if seed is not None and "corruption" in batch:
+            read_BT = tf.where(batch["corruption"] < 0, read_BT, batch["corruption"])
         heads = self.alignment_heads if "alignment" in batch else ()
         output = self.gpt(latents_BLD, *text, read_BT, lengths_B, seed=seed, alignment_heads=heads)
         losses = gpt_losses(self.gpt, output, *text, batch["codes"], lengths_B, alignment_BT=batch.get("alignment"))
@@ -171,13 +166,3 @@ def variation_of(latents: Sequence[np.ndarray]) -> float:
     """How far the rows of all batches are from their mean, as a share of their length."""
     rows_NK = np.concatenate([own.astype(np.float64).reshape(len(own), -1) for own in latents])
     return float(np.linalg.norm(rows_NK - rows_NK.mean(axis=0)) / np.linalg.norm(rows_NK))
-
-
-def corrupt_tokens(codes_BT: tf.Tensor, share: float, vocabulary: int, seed: tf.Tensor) -> tf.Tensor:
-    """The codes with a share of them drawn anew from the vocabulary, decided by the seed alone."""
-    kept_BT = dropout_mask(tf.shape(codes_BT), share, seed, _NOISE_SITE)
-    if kept_BT is None:
-        return codes_BT
-    drawn_from = tf.random.experimental.stateless_fold_in(seed, _NOISE_SITE + 1)
-    others_BT = tf.random.stateless_uniform(tf.shape(codes_BT), drawn_from, 0, vocabulary, codes_BT.dtype)
-    return tf.where(kept_BT, codes_BT, others_BT)

@@ -22,7 +22,7 @@ from tests.corpus_maker import batch_digest
 
 def main():
     folder, state_path, count, workers = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    source = batches(open_prepared(folder), config=DataConfig(batch_seconds=5.0), seed=11, num_workers=workers)
+    source = batches(open_prepared(folder), config=DataConfig(batch_seconds=5.0, num_workers=workers), seed=11)
     if state_path.exists():
         source.set_state(json.loads(state_path.read_text()))
     for _ in range(count):

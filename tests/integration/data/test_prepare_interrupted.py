@@ -14,12 +14,12 @@ import pytest
 
 from myxtts.config.data import DataConfig
 from myxtts.data.batching import batches
-from myxtts.data.commits import read_part
 from myxtts.data.corpora import Entry, list_corpus
 from myxtts.data.corpora.audio_files import AudioFile
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import open_prepared
-from myxtts.data.shard_pool import ShardJob, run_parts
+from myxtts.data.shard_jobs import ShardJob, read_result
+from myxtts.data.shard_pool import run_jobs
 from myxtts.errors import DataError
 from myxtts.text.tokenizer import train_tokenizer
 from tests.corpus_maker import batch_digest, folder_digest, make_ljspeech, settings
@@ -85,7 +85,7 @@ def test_after_kill_9_the_next_run_goes_on_and_the_batches_are_identical(
     prepared = prepare(corpus, settings(out), out=out, workers=1)
 
     assert shards
-    assert {name: (prepared.path / name).stat().st_ino for name in shards} == shards, "finished parts were made again"
+    assert {name: (prepared.path / name).stat().st_ino for name in shards} == shards, "finished shards were made again"
     assert folder_digest(prepared.path) == folder_digest(uninterrupted)
     assert epoch_digests(prepared.path) == epoch_digests(uninterrupted)
 
@@ -122,9 +122,9 @@ def test_a_clip_that_hangs_its_decoder_is_refused_and_the_rest_goes_on(corpus: P
     setup = {"folder": str(tmp_path), "settings": {}, "tokenizer": str(tmp_path / "tokenizer.json")}
 
     outcomes: list[bool] = []
-    run_parts([ShardJob(0, entries)], setup, workers=1, on_clip=outcomes.append, timeout_seconds=4)
+    run_jobs([ShardJob(0, entries)], setup, workers=1, on_clip=outcomes.append, timeout_seconds=4)
 
-    result = read_part(tmp_path, 0)
+    result = read_result(tmp_path, 0)
     assert result is not None
     assert len(result.wave_samples) == 3
     assert [(refusal.line, refusal.reason) for refusal in result.refusals] == [
@@ -141,7 +141,7 @@ def test_a_worker_leaves_no_copy_of_espeaks_library_behind(
     train_tokenizer("phonemes", [("abc", "en")], 300).save(tmp_path / "tokenizer.json")
     setup = {"folder": str(tmp_path), "settings": {}, "tokenizer": str(tmp_path / "tokenizer.json")}
 
-    run_parts([ShardJob(0, list_corpus(corpus).entries[:2])], setup, workers=1, on_clip=lambda refused: None)
+    run_jobs([ShardJob(0, list_corpus(corpus).entries[:2])], setup, workers=1, on_clip=lambda refused: None)
 
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -161,7 +161,7 @@ def test_a_full_disk_names_the_place_and_keeps_what_is_done(corpus: Path, uninte
     assert "DataError" in message[0]
     assert f"cannot write {out}.building" in message[0]
     assert "File too large" in message[0]
-    assert "finished part(s) are kept" in message[0]
+    assert "finished shard(s) are kept" in message[0]
     assert "free some space" in message[1]
     assert not out.exists()
     kept = len(list((tmp_path / "prepared.building").glob("part-*.json")))

@@ -11,7 +11,7 @@ import signal
 import numpy as np
 import pytest
 
-from myxtts.data.batching import BatchSource, batches, padding_share
+from myxtts.data.batching import BatchSource, batches
 from myxtts.data.ljspeech import LJSpeechDataset
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import PreparedCorpus, held_out_of
@@ -26,8 +26,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
     return prepare(make_ljspeech(root / "corpus", 60), settings(root), workers=1)
 
 
-def source(prepared: PreparedCorpus, **options: object) -> BatchSource:
-    config = settings(prepared.path.parent, batch_seconds=5.0)
+def source(prepared: PreparedCorpus, num_workers: int = 0, **options: object) -> BatchSource:
+    config = settings(prepared.path.parent, batch_seconds=5.0, num_workers=num_workers)
     return batches(prepared, **{"config": config, "seed": 7, **options})  # type: ignore[arg-type]
 
 
@@ -56,9 +56,8 @@ def test_an_epoch_has_every_clip_once_and_the_promised_number_of_batches(prepare
 
     assert len(read) == reader.batches_per_epoch
     assert sorted(np.concatenate([batch["clip"] for batch in read]).tolist()) == list(range(60))
-    padded = sum(batch["wave"].size for batch in read)
-    share = sum(padding_share(batch) * batch["wave"].size for batch in read) / padded
-    assert share == pytest.approx(reader.wave_padding_share)
+    padded, spoken = sum(batch["wave"].size for batch in read), sum(batch["wave_lengths"].sum() for batch in read)
+    assert 1 - spoken / padded == pytest.approx(reader.wave_padding_share)
 
 
 def test_without_epochs_it_goes_on_and_the_next_epoch_differs(prepared: PreparedCorpus) -> None:
@@ -198,7 +197,7 @@ def test_a_reader_of_a_corpus_that_has_changed_goes_on_with_the_next_epoch(prepa
     fewer.set_state(place_in_plan(before.get_state(), fewer.get_state()))
 
     assert same.get_state() == before.get_state()
-    assert (fewer.epoch, fewer.get_state()["position"]) == (2, 0)
+    assert (fewer.get_state()["epoch"], fewer.get_state()["position"]) == (2, 0)
     assert digests(fewer, 3) == whole_second_epoch
 
 
@@ -212,7 +211,7 @@ def test_the_documented_entry_gives_clips_and_batches(prepared: PreparedCorpus) 
     config = settings(prepared.path.parent, batch_seconds=5.0)
     corpus = prepared.path.parent / "corpus"
 
-    train, held_out = (LJSpeechDataset(corpus, config, subset=part) for part in ("train", "val"))
+    train, held_out = (LJSpeechDataset(corpus, config, subset=subset) for subset in ("train", "val"))
 
     assert (len(train), len(held_out)) == (57, 3)
     assert {record.id for record in held_out} == {f"clip_{clip}" for clip in held_out_of(60)}

@@ -1,4 +1,4 @@
-"""Sentences that nobody said: words, waves and alignments of two clips joined between words."""
+"""Concatenation augmentation: words, waves and alignments of two clips joined between words."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from myxtts.config.data import DataConfig
 from myxtts.data.alignments import Alignments, codes_of
+from myxtts.data.augmentation import Augmentation
 from myxtts.data.batching import batches
 from myxtts.data.concatenation import FADE_SAMPLES, Concatenator, Sentence, WordBorder, joined
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.training.sources import DrawnBatches
 from tests.corpus_maker import make_ljspeech, settings
 
 CODE = 1024
@@ -29,7 +29,7 @@ def test_a_joined_sentence_has_the_first_clip_before_the_border_and_the_second_b
     made = joined(first, WordBorder(token=3, code=2), second, WordBorder(token=4, code=2))
 
     assert made.tokens.tolist() == [4, 10, 7, 22]
-    assert made.spoken.tolist() == [1, 1, 3, 3]
+    assert made.alignment.tolist() == [1, 1, 3, 3]
     assert len(made.wave) == 4 * CODE
     assert (made.wave[: 2 * CODE] == 1000).all()
     assert (made.wave[2 * CODE + FADE_SAMPLES :] == -1000).all()
@@ -57,14 +57,9 @@ def evenly_spoken(prepared: PreparedCorpus) -> Alignments:
 
 def concatenated(prepared: PreparedCorpus, *, seed: int = 0, share: float = 1.0) -> dict[str, Any]:
     clips = np.arange(len(prepared))
-    source = DrawnBatches(
-        batches(prepared, config=DataConfig(batch_size=len(prepared)), seed=seed, clips=clips),
-        prepared,
-        clips,
-        seed=seed,
-        alignments=evenly_spoken(prepared),
-        concatenation=share,
-    )
+    augmentation = Augmentation(alignments=evenly_spoken(prepared), concatenation=share)
+    config = DataConfig(batch_size=len(prepared))
+    source = batches(prepared, config=config, seed=seed, clips=clips, augmentation=augmentation)
     batch = next(source)
     source.close()
     return batch

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myxtts.data.buckets import bucket_of, choose_bounds, histogram_of
-from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan
+from myxtts.data.planning import BatchLimits, BatchPlanner, EpochPlan, bucket_of, choose_bounds, histogram_of
 from myxtts.errors import DataError
 
 RATE = 22050
@@ -24,7 +23,7 @@ def lengths_like_ljspeech(clips: int = 13_100, seed: int = 1) -> tuple[np.ndarra
 
 
 def lengths_like_kathleen(clips: int = 592) -> tuple[np.ndarray, np.ndarray]:
-    """The real corpus's spread: 0.76 to 6.47 s, quartiles 2.42, 2.99 and 3.59 s."""
+    """The real corpus's lengths: 0.76 to 6.47 s, quartiles 2.42, 2.99 and 3.59 s."""
     at = np.linspace(0, 1, clips)
     seconds = np.interp(at, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1], [0.76, 1.70, 2.42, 2.99, 3.59, 4.38, 6.47])
     return (seconds * RATE).astype(np.int64), (seconds * 13).astype(np.int64)

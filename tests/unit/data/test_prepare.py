@@ -189,7 +189,7 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     assert seen[-1] == PrepareProgress(done=40, refused=2, total=40)
 
 
-def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finished_parts(
+def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finished_shards(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     corpus, seen = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 40), []
@@ -200,7 +200,7 @@ def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finish
     assert seen[-1].done == 35
     with caplog.at_level("INFO"):
         assert len(prepare(corpus, settings(tmp_path), workers=1)) == 40
-    assert "1 of 2 parts are done" in caplog.text
+    assert "1 of 2 shards are done" in caplog.text
 
 
 def test_asked_to_stop_it_does_not_wait_for_another_process(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_one_clip_of_every_twenty_is_held_out_and_one_at_least(tmp_path: Path) -
 
     assert [clip // 20 for clip in held_out.tolist()][:2] == [0, 1]
     assert sorted([*train.tolist(), *held_out.tolist()]) == list(range(41))
-    assert [len(part) for part in prepared.split(holdout_every=1000)] == [40, 1]
+    assert [len(clips) for clips in prepared.split(holdout_every=1000)] == [40, 1]
 
 
 @pytest.mark.parametrize("turn", [2, 4, 5, 8, 10])
