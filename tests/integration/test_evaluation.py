@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from myxtts.synthesis.loaded_voice import load_codec
 
 from myxtts.data.prepare import prepare
 from myxtts.evaluation.evaluate import CodecAlone, Item
@@ -15,7 +16,6 @@ from myxtts.evaluation.metrics import Metrics
 from myxtts.evaluation.phones import PhoneRecogniser, clips_to_learn
 from myxtts.evaluation.run import evaluate_into
 from myxtts.synthesis.hallucinations import HallucinationChecks
-from myxtts.synthesis.loaded_voice import load_codec
 from myxtts.synthesis.synthesizer import Synthesizer
 from tests.corpus_maker import make_ljspeech, settings
 from tests.voice_maker import make_voice, noise

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from myxtts.synthesis.loaded_voice import load_voice
 
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import CheckpointError, OutputError, UsageError
 from myxtts.models.weights import read_arrays, read_manifest
-from myxtts.synthesis.loaded_voice import load_voice
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
