@@ -12,8 +12,7 @@ import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
-from myxtts.cli.synth import read_texts
-from myxtts.config import earlier
+from myxtts.cli.synth import current_flags, read_texts
 from myxtts.config.checks import at_least, check_seed
 from myxtts.errors import DataError, SynthesisError, UsageError
 from myxtts.files import writing
@@ -80,7 +79,7 @@ OPTIONS = EvaluateOptions
 
 
 def main(argv: list[str]) -> int:
-    options = parse_options(EvaluateOptions, earlier.flags_of(argv), command="evaluate")
+    options = parse_options(EvaluateOptions, current_flags(argv), command="evaluate")
     all_clips = refuse_early(options)
     texts = None if options.texts is None else texts_to_speak(options.texts, options.limit)
     setup_logging(logging.WARNING)

@@ -109,7 +109,7 @@ OPTIONS = SynthOptions
 
 
 def main(argv: list[str]) -> int:
-    options = parse_options(SynthOptions, earlier.flags_of(argv), command="synth")
+    options = parse_options(SynthOptions, current_flags(argv), command="synth")
     texts = read_texts(options.text, options.text_file)
     speaking = refuse_early(options, texts)
     logging.captureWarnings(True)
@@ -120,6 +120,13 @@ def main(argv: list[str]) -> int:
 
     synthesizer = open_voice(options.voice, simulate_gpus=options.simulate_gpus)
     return speak_all(synthesizer, options, speaking, texts)
+
+
+def current_flags(argv: list[str]) -> list[str]:
+    """The arguments with flags of version 0.1 under the names that they have now; prints a note for each."""
+    for old in earlier.SPEAKING_FLAGS.keys() & set(argv):
+        print(f"note: {old} is called {earlier.SPEAKING_FLAGS[old]} now", file=sys.stderr)
+    return [earlier.SPEAKING_FLAGS.get(argument, argument) for argument in argv]
 
 
 def refuse_early(options: SynthOptions, texts: list[str]) -> SpeakingOptions:

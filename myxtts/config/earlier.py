@@ -3,7 +3,7 @@ read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from myxtts.errors import ConfigError
@@ -30,8 +30,8 @@ MANIFEST_KEYS = {
 }
 """Keys of a voice's manifest by the name that they had."""
 
-FLAGS = {"--guards": "--hallucination-checks", "--no-guards": "--no-hallucination-checks"}
-"""Flags of `synth` and `evaluate` that are no settings of a run, by the name that they had."""
+SPEAKING_FLAGS = {"--guards": "--hallucination-checks", "--no-guards": "--no-hallucination-checks"}
+"""Flags of `synth` and `evaluate` by the name that they had; hidden, and gone with the next version."""
 
 
 def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
@@ -54,11 +54,6 @@ def settings_of(saved: Mapping[str, Any]) -> dict[str, Any]:
 def manifest_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A voice's manifest, under the keys that it has now."""
     return {MANIFEST_KEYS.get(name, name): value for name, value in metadata.items()}
-
-
-def flags_of(arguments: Sequence[str]) -> list[str]:
-    """Arguments of `synth` and `evaluate` with the flags' current names."""
-    return [FLAGS.get(argument, argument) for argument in arguments]
 
 
 def checkpoint_name(variable: str) -> str:
