@@ -110,11 +110,11 @@ def make_voice() -> Any:
     import dataclasses
 
     import keras
+    from myxtts.synthesis.loaded_voice import Voice
 
     from myxtts.config.config import XTTSConfig
     from myxtts.config.model import ModelConfig
     from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS
-    from myxtts.synthesis.loaded_voice import Voice
     from myxtts.synthesis.voice import build_parts
 
     keras.utils.set_random_seed(0)

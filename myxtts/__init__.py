@@ -1,10 +1,21 @@
 """MyXTTS: XTTS voices in TensorFlow, with every device kept busy.
 
+    from myxtts import open_voice
+    open_voice("runs/mine").speak("Hello.").save("hello.wav")
+
 Importing the package imports no TensorFlow: devices are decided before it starts (`myxtts.runtime`). It does say how
 TensorFlow is to start, because TensorFlow reads these variables once, when it is imported; what the user set wins.
 """
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from myxtts.synthesis.opening import open_voice
+
+__all__ = ["__version__", "open_voice"]
 
 __version__ = "0.1.0"
 
@@ -13,3 +24,12 @@ __version__ = "0.1.0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # off by default on CPUs without AVX-512, where it saves a fifth
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPUs are counted as nvidia-smi counts them
+
+
+def __getattr__(name: str) -> Any:
+    """`open_voice` is imported when it is first asked for, so that importing the package stays light."""
+    if name != "open_voice":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from myxtts.synthesis.opening import open_voice
+
+    return open_voice

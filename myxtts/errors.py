@@ -63,7 +63,7 @@ class SynthesisError(MyXTTSError):
     """A text or a reference clip cannot be turned into speech."""
 
 
-class JudgeError(MyXTTSError):
+class MetricError(MyXTTSError):
     """A metric of an evaluation cannot be computed."""
 
 

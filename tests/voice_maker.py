@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.model import ModelConfig
+from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.opening import open_voice
 from myxtts.synthesis.references import Speaker, save_speakers
+from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.voice import build_parts, save_voice
 from myxtts.text.tokenizer import train_tokenizer
 
@@ -36,7 +40,7 @@ def noise(seconds: float, seed: int) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(int(seconds * 22050)) * 4000).astype(np.int16)
 
 
-def make_voice(folder: Path, parts: list[str], **manifest: object) -> Path:
+def make_voice(folder: Path, parts: list[str], **manifest: Any) -> Path:
     """Random weights that never stop by themselves: what ends a text is us."""
     keras.utils.set_random_seed(0)
     tokenizer = train_tokenizer("phonemes", [("hello there", "en"), ("سلام", "fa")])
@@ -47,5 +51,11 @@ def make_voice(folder: Path, parts: list[str], **manifest: object) -> Path:
         bias = built.gpt.audio_head.bias.numpy()
         bias[built.gpt.audio_stop] = -100.0
         built.gpt.audio_head.bias.assign(bias)
-    save_voice(folder, built, parts, XTTSConfig(model=model), tokenizer, {"longest_tokens": 60, **manifest})
+    about = VoiceManifest(parts=tuple(parts), **{"longest_text_tokens": 60, **manifest})
+    save_voice(folder, built, about, XTTSConfig(model=model), tokenizer)
     return folder
+
+
+def open_on_cpu(folder: Path) -> Synthesizer:
+    """The voice as the test's own process can open it, whose devices other tests may have configured already."""
+    return open_voice(folder, device="/CPU:0")

@@ -253,16 +253,16 @@ def can_speak(run: Path) -> bool:
     """Whether the run's voice has a GPT yet."""
     from myxtts.synthesis.voice import VOICE_FOLDER, voice_manifest
 
-    return "gpt" in voice_manifest(run / VOICE_FOLDER).get("parts", [])
+    return "gpt" in voice_manifest(run / VOICE_FOLDER).parts
 
 
 def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Path, Path]:
-    from myxtts.cli.synth import open_synthesizer
     from myxtts.evaluation.metrics import add_phone_metric, find_metrics
+    from myxtts.synthesis.opening import open_voice
 
     print("3/3 Speaking sentences that it never saw, and letting outside models evaluate them")
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
-    synthesizer = open_synthesizer(run)
+    synthesizer = open_voice(run)
     metrics = find_metrics()
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items

@@ -12,7 +12,7 @@ import tyro
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
-from myxtts.cli.synth import configure_device, open_synthesizer, read_texts
+from myxtts.cli.synth import current_flags, read_texts
 from myxtts.config.checks import at_least, check_seed
 from myxtts.errors import DataError, SynthesisError, UsageError
 from myxtts.files import writing
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """Judge a voice: words understood, right speaker, naturalness, beside the codec's ceiling and the real clips.
+    """Score a voice: intelligibility, speaker similarity, naturalness, beside the codec's ceiling and the real clips.
 
     The metrics are an extra: pip install -c constraints.txt 'myxtts[eval]'. One that is missing is named and left out.
 
@@ -36,7 +36,7 @@ class EvaluateOptions:
     """
 
     voice: Annotated[Path, tyro.conf.Positional]
-    """A run folder or a voice folder; of a run that has learnt its codec only, that is evaluated."""
+    """A run folder or a voice folder; of a run that has trained its codec only, that is evaluated."""
 
     data: Path
     """Corpus with the real clips; those that training held out are spoken. For a run with --val-data, that folder."""
@@ -48,7 +48,7 @@ class EvaluateOptions:
     """Take all clips of the corpus, for one that was never trained on."""
 
     texts: Path | None = None
-    """File of texts to speak in the corpus's voices, one a line, in the place of its held-out sentences."""
+    """File of texts to speak in the corpus's voices, one a line, instead of its held-out sentences."""
 
     language: str = "en"
     """Language of --texts."""
@@ -65,8 +65,8 @@ class EvaluateOptions:
     seed: int = 0
     """The same seed speaks the same."""
 
-    checks: bool = True
-    """Notice loops, skips and runaway endings, as synth does; without them the bare model is evaluated."""
+    hallucination_checks: bool = True
+    """Detect loops, skips and speech that does not stop, as synth does; without them the model alone is evaluated."""
 
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
@@ -79,25 +79,26 @@ OPTIONS = EvaluateOptions
 
 
 def main(argv: list[str]) -> int:
-    options = parse_options(EvaluateOptions, argv, command="evaluate")
+    options = parse_options(EvaluateOptions, current_flags(argv), command="evaluate")
     all_clips = refuse_early(options)
     texts = None if options.texts is None else texts_to_speak(options.texts, options.limit)
     setup_logging(logging.WARNING)
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
-    # What is wrong with the corpus is said before TensorFlow and the metrics are loaded.
+    # Before TensorFlow and the metrics are loaded: errors of the corpus are shown at once.
     prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
     synthesizer = open_evaluated(options.voice, options.simulate_gpus)
     from myxtts.evaluation.items import held_out_items, text_items
     from myxtts.evaluation.metrics import add_phone_metric, find_metrics, refuse_without_metrics
     from myxtts.evaluation.run import evaluate_into
     from myxtts.synthesis.hallucinations import HallucinationChecks
+    from myxtts.synthesis.options import SpeakingOptions
 
     metrics = find_metrics(options.asr)
     counts_phones = options.phones and (options.data / "phonemes.csv").is_file()
     if not counts_phones:
         refuse_without_metrics(metrics)
     if counts_phones:
-        cache, learning = options.out or options.voice, counted("phone recogniser learns, step")
+        cache, learning = options.out or options.voice, counted("training the phone recogniser, step")
         add_phone_metric(metrics, options.data, prepared, cache, learning)
     if texts is not None:
         items = text_items(prepared, texts, find_language(options.language).code)
@@ -110,8 +111,7 @@ def main(argv: list[str]) -> int:
         metrics,
         items,
         _about(options),
-        seed=options.seed,
-        checks=HallucinationChecks() if options.checks else None,
+        SpeakingOptions(seed=options.seed, checks=HallucinationChecks() if options.hallucination_checks else None),
         progress=counted("evaluated"),
     )
     print(result.table)
@@ -127,26 +127,27 @@ def _title(voice: Path, synthesizer: Speaking) -> str:
 
 
 def open_evaluated(voice: Path, simulate_gpus: int) -> Speaking:
-    """The voice; its codec alone where its gpt has not learnt yet."""
+    """The voice; its codec alone where its GPT is not trained yet."""
+    from myxtts.synthesis.opening import configure_device, open_voice
+
     if not is_codec_alone(voice):
-        return open_synthesizer(voice, simulate_gpus)
+        return open_voice(voice, simulate_gpus=simulate_gpus)
     device = configure_device(simulate_gpus)
     import tensorflow as tf
 
     from myxtts.evaluation.evaluate import CodecAlone
-    from myxtts.synthesis.loaded_voice import load_codec
+    from myxtts.synthesis.tensorflow_model import load_codec
 
-    print(f"note: the gpt of {voice} has not learnt yet: its codec alone is evaluated", file=sys.stderr)
+    print(f"note: the gpt of {voice} is not trained yet: its codec alone is evaluated", file=sys.stderr)
     with tf.device(device):
         return CodecAlone(load_codec(voice))
 
 
 def is_codec_alone(voice: Path) -> bool:
     """Whether clips can go through the voice's codec and no text can be spoken yet."""
-    from myxtts.models.weights import read_manifest
-    from myxtts.synthesis.voice import find_voice, missing_to_speak, voice_parts
+    from myxtts.synthesis.voice import find_voice, missing_to_speak, voice_manifest
 
-    parts = voice_parts(read_manifest(find_voice(voice)))
+    parts = voice_manifest(find_voice(voice)).parts
     return "dvae" in parts and bool(missing_to_speak(parts))
 
 
@@ -156,27 +157,26 @@ def _about(options: EvaluateOptions) -> dict[str, str | int | bool]:
         "voice": str(options.voice),
         "data": str(options.data),
         "seed": options.seed,
-        "checks": options.checks,
+        "hallucination_checks": options.hallucination_checks,
     }
 
 
 def prepared_for(voice: Path, data: Path, *, held_out: bool) -> PreparedCorpus:
-    """The corpus, prepared as the voice's was; refused where its held-out clips are asked for and were learnt."""
+    """The corpus, prepared as the voice's was; raises where held-out clips are asked for that it was trained on."""
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import refuse_other_clips
-    from myxtts.synthesis.voice import LEARNT_FROM, find_voice, read_voice_config, voice_manifest
+    from myxtts.synthesis.voice import find_voice, read_voice_config, voice_manifest
 
     folder = find_voice(voice)
     config = read_voice_config(folder).data
     prepared = prepare(data, config)
     if held_out:
-        learnt_from = voice_manifest(folder).get(LEARNT_FROM, ())
-        refuse_other_clips(config, data, learnt_from=learnt_from, now=prepared.clip_list)
+        refuse_other_clips(config, data, trained_on=voice_manifest(folder).trained_on, now=prepared.clip_list)
     return prepared
 
 
 def texts_to_speak(path: Path, limit: int) -> list[str]:
-    """The first lines of a file; how many are left out is said."""
+    """The first lines of a file; prints how many are left out."""
     texts = read_texts((), path, flag="--texts")
     if len(texts) > limit:
         left = len(texts) - limit
@@ -185,9 +185,9 @@ def texts_to_speak(path: Path, limit: int) -> list[str]:
 
 
 def refuse_early(options: EvaluateOptions) -> bool:
-    """What can be known to be wrong before TensorFlow and the metrics are loaded; whether all clips are to be taken."""
+    """Whether all clips are to be taken; raises what can be known to be wrong before TensorFlow is loaded."""
     from myxtts.evaluation.items import holds_all_out
-    from myxtts.synthesis.voice import find_voice, learnt_all_clips, read_voice_config
+    from myxtts.synthesis.voice import find_voice, read_voice_config, trained_on_all_clips
 
     at_least("--limit", options.limit, 1, hint="40 gives a first answer")
     at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
@@ -195,14 +195,14 @@ def refuse_early(options: EvaluateOptions) -> bool:
     find_language(options.language)
     if options.all_clips and options.texts is not None:
         raise UsageError(
-            "--all-clips and --texts exclude each other", hint="--texts speaks its own lines, in the place of any clips"
+            "--all-clips and --texts exclude each other", hint="--texts speaks its own lines, and no clips"
         )
     if not options.data.exists():
         raise DataError(f"--data {options.data} is not there", hint="name the folder of a corpus: docs/your-data.md")
     folder = find_voice(options.voice)
     if options.texts is not None and is_codec_alone(options.voice):
         raise SynthesisError(
-            f"--texts cannot be spoken: the gpt of {options.voice} has not learnt yet",
+            f"--texts cannot be spoken: the gpt of {options.voice} is not trained yet",
             hint="leave --texts out to evaluate its codec, or train its gpt stage first",
         )
     if options.out is not None:
@@ -210,4 +210,4 @@ def refuse_early(options: EvaluateOptions) -> bool:
             options.out.mkdir(parents=True, exist_ok=True)
     if options.all_clips or options.texts is not None:
         return options.all_clips
-    return holds_all_out(read_voice_config(folder).data, options.data, learnt_all=learnt_all_clips(folder))
+    return holds_all_out(read_voice_config(folder).data, options.data, trained_on_all=trained_on_all_clips(folder))

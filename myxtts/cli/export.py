@@ -35,8 +35,7 @@ OPTIONS = ExportOptions
 
 def main(argv: list[str]) -> int:
     options = parse_options(ExportOptions, argv, command="export")
-    from myxtts.synthesis.exporting import FILES, export_voice
-    from myxtts.synthesis.voice import find_voice
+    from myxtts.synthesis.voice import FILES, export_voice, find_voice
 
     folder = find_voice(options.source)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):

@@ -42,12 +42,15 @@ def main(argv: list[str]) -> int:
 
 
 def import_folder(source: Path, out: Path) -> None:
+    """Read a published XTTS v2 folder and write it as a voice folder."""
     from myxtts.runtime.backend import import_tensorflow
 
     import_tensorflow()
     from myxtts.config.config import XTTSConfig
     from myxtts.models.coqui.folder import read_folder, sampling_of
     from myxtts.models.weights import save_arrays
+    from myxtts.synthesis.manifest import VoiceManifest
+    from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE
     from myxtts.text.tokenizer import XttsTokenizer, load_tokenizer
 
     print(f"Reading {source}")
@@ -59,11 +62,16 @@ def import_folder(source: Path, out: Path) -> None:
     config, weights = read_folder(source, text_start_token=tokenizer.start_id, text_stop_token=tokenizer.stop_id)
     count = sum(value.size for value in weights.values())
     print(f"{len(weights)} weights, {count / 1e6:.1f} M numbers, {tokenizer.size} text tokens")
-    manifest = {"source": source.name, "sampling": sampling_of(source), "languages": list(tokenizer.languages)}
+    manifest = VoiceManifest(
+        parts=tuple(dict.fromkeys(name.split("/")[0] for name in weights)),
+        languages=tuple(tokenizer.languages),
+        sampling=sampling_of(source),
+        source=source.name,
+    )
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        XTTSConfig(model=config).to_yaml(out / "config.yaml")
-        tokenizer.save(out / "tokenizer.json")
+        XTTSConfig(model=config).to_yaml(out / CONFIG_FILE)
+        tokenizer.save(out / TOKENIZER_FILE)
         # Last, because its manifest marks the folder as whole.
-        path = save_arrays(out, weights, manifest)
+        path = save_arrays(out, weights, manifest.to_metadata())
     print(f"Wrote {path} ({path.stat().st_size / 1e9:.2f} GB)")

@@ -6,29 +6,28 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from myxtts.cli.flags import parse_options
-from myxtts.config.checks import at_least, check_seed
-from myxtts.config.speaking import Sampling, check_speed
+from myxtts.config import earlier
+from myxtts.config.checks import at_least
 from myxtts.errors import OutputError, SynthesisError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 from myxtts.monitoring.terminal import drop_output
-from myxtts.runtime.inventory import find_inventory
-from myxtts.runtime.plan import DeviceRequest, plan_devices
-from myxtts.text.languages import find_language
-
-OUT_SUFFIXES = (".wav", ".flac", ".ogg")
 
 if TYPE_CHECKING:
-    from myxtts.synthesis.speech import Speech, SpeechReport
+    from myxtts.synthesis.options import SpeakingOptions
+    from myxtts.synthesis.speech import Speech, SpeechReport, SpokenPiece
     from myxtts.synthesis.synthesizer import Synthesizer
+
+OUT_SUFFIXES = (".wav", ".flac", ".ogg")
+SAMPLING_FLAGS = ("temperature", "top_k", "top_p", "repetition_penalty", "guidance")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +50,10 @@ class SynthOptions:
     """A run folder, or a voice folder that training or import-xtts made."""
 
     reference: tuple[Path, ...] = ()
-    """Clips of the voice to speak in, or one file of --save-voice; without it, a speaker of the training."""
+    """Clips of the speaker to clone, or one file of --save-voice; without it, a speaker of the training."""
 
     speaker: str | None = None
-    """A speaker of the training by name, in the place of --reference."""
+    """A speaker of the training by name, instead of --reference."""
 
     language: str = "en"
     """Language of the text (en, fa, de, ...)."""
@@ -63,16 +62,16 @@ class SynthOptions:
     """File to write: wav, flac or ogg."""
 
     stream: bool = False
-    """Write raw 16-bit PCM to standard output while it is made, in the place of --out."""
+    """Write raw 16-bit PCM to standard output while it is made, instead of --out."""
 
     save_voice: Path | None = None
-    """Keep what the reference says in this .safetensors file; --reference reads it back at once."""
+    """Save the latents of the reference in this .safetensors file, which --reference reads back at once."""
 
     timings: Path | None = None
     """Write when each word is spoken: .json or .srt."""
 
     report: Path | None = None
-    """Write what the checks did and how long everything took, as JSON."""
+    """Write what the hallucination checks did and how long everything took, as JSON."""
 
     seed: int = 0
     """The same seed gives the same speech."""
@@ -81,24 +80,23 @@ class SynthOptions:
     """1.2 is a fifth faster, at the same pitch."""
 
     temperature: float | None = None
-    """Below 1 prefers likely sounds; 0 always takes the likeliest. By default as the voice says, 0.5 for our own."""
+    """Of the sampling: below 1 prefers likely codes; 0 is greedy. By default the voice's own, 0.5 for ours."""
 
     top_k: int | None = None
-    """Only the k likeliest codes can be drawn; 0 for all. By default as the voice says, 50 for our own."""
+    """Sample from the k likeliest codes only; 0 for all. By default the voice's own, 50 for ours."""
 
     top_p: float | None = None
-    """Only the likeliest codes that together have this probability can be drawn. By default as the voice says, 0.85
-    for our own."""
+    """Sample from the likeliest codes up to this probability together. By default the voice's own, 0.85 for ours."""
 
     repetition_penalty: float | None = None
-    """Above 1 makes codes that were spoken already less likely. By default as the voice says: 1 (off) for one that
-    was trained with alignments, 2 without, XTTS's own for an imported one."""
+    """Above 1 makes codes that were generated already less likely. By default the voice's own: 1 (off) for one that
+    was trained with alignments, 2 without, XTTS's for an imported one."""
 
     guidance: float | None = None
-    """Above 1 prefers codes that the words make likelier, at twice the time; 1 is off. By default as the voice says."""
+    """Scale of classifier-free guidance, at twice the time; 1 is off. By default the voice's own."""
 
-    checks: bool = True
-    """Notice loops, skips and runaway endings, try again with another seed, and cut what stays wrong."""
+    hallucination_checks: bool = True
+    """Detect loops, skips and speech that does not stop, try again with another seed, and cut what stays wrong."""
 
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
@@ -111,32 +109,47 @@ OPTIONS = SynthOptions
 
 
 def main(argv: list[str]) -> int:
-    options = parse_options(SynthOptions, argv, command="synth")
+    options = parse_options(SynthOptions, current_flags(argv), command="synth")
     texts = read_texts(options.text, options.text_file)
-    refuse_early(options, texts)
+    speaking = refuse_early(options, texts)
     logging.captureWarnings(True)
     setup_logging(logging.WARNING)
     # The report says the same with the text beside it.
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
-    synthesizer = open_synthesizer(options.voice, options.simulate_gpus)
-    return speak_all(synthesizer, options, texts)
+    from myxtts.synthesis.opening import open_voice
+
+    synthesizer = open_voice(options.voice, simulate_gpus=options.simulate_gpus)
+    return speak_all(synthesizer, options, speaking, texts)
 
 
-def refuse_early(options: SynthOptions, texts: list[str]) -> None:
-    """What can be known to be wrong before TensorFlow is loaded, which takes seconds."""
-    from myxtts.synthesis.references import LATENTS_SUFFIX, read_reference, refuse_both
+def current_flags(argv: list[str]) -> list[str]:
+    """The arguments with flags of version 0.1 under the names that they have now; prints a note for each."""
+    for old in earlier.SPEAKING_FLAGS.keys() & set(argv):
+        print(f"note: {old} is called {earlier.SPEAKING_FLAGS[old]} now", file=sys.stderr)
+    return [earlier.SPEAKING_FLAGS.get(argument, argument) for argument in argv]
 
-    find_language(options.language)
-    check_seed(options.seed)
-    check_speed(options.speed)
-    Sampling(**_given(options))
+
+def refuse_early(options: SynthOptions, texts: list[str]) -> SpeakingOptions:
+    """How the texts are to be spoken; raises what can be known to be wrong before TensorFlow is loaded."""
+    from myxtts.synthesis.hallucinations import HallucinationChecks
+    from myxtts.synthesis.options import SpeakingOptions
+    from myxtts.synthesis.references import LATENTS_SUFFIX, read_reference
+
+    speaking = SpeakingOptions(
+        reference=options.reference or None,
+        speaker=options.speaker,
+        language=options.language,
+        seed=options.seed,
+        speed=options.speed,
+        sampling_changes={name: value for name in SAMPLING_FLAGS if (value := getattr(options, name)) is not None},
+        checks=HallucinationChecks() if options.hallucination_checks else None,
+    )
     at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
     if options.stream and len(texts) > 1:
         raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
     if options.stream and sys.stdout is None:
         raise OutputError("--stream writes to standard output, which is closed", hint="send it to a file or a program")
     _refuse_outputs(options, len(texts))
-    refuse_both(options.reference, options.speaker)
     for clip in options.reference:
         if clip.is_dir():
             raise SynthesisError(f"reference {clip} is a folder", hint=f"name its clips: --reference {clip}/*.wav")
@@ -144,6 +157,7 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> None:
             raise SynthesisError(f"reference {clip} is not there", hint="give an audio file, or a file of --save-voice")
         if clip.suffix != LATENTS_SUFFIX:
             read_reference(clip)
+    return speaking
 
 
 def _refuse_outputs(options: SynthOptions, count: int) -> None:
@@ -223,7 +237,7 @@ def _standard_input() -> str:
 
 
 def _decoded(name: str, read: Callable[[], bytes]) -> str:
-    """UTF-8, with or without the mark that Windows puts first."""
+    """UTF-8, with or without the byte order mark that Windows puts first."""
     try:
         return read().decode("utf-8-sig")
     except OSError as error:
@@ -234,52 +248,23 @@ def _decoded(name: str, read: Callable[[], bytes]) -> str:
         raise SynthesisError(f"{name} is not UTF-8 text: {error}", hint="save it as UTF-8") from error
 
 
-def open_synthesizer(voice: Path, simulate_gpus: int = 0) -> Synthesizer:
-    """Configure one device, then load the voice onto it."""
-    from myxtts.synthesis.voice import find_voice
-
-    folder = find_voice(voice)
-    device = configure_device(simulate_gpus)
-    from myxtts.synthesis.synthesizer import Synthesizer
-
-    return Synthesizer(folder, device=device)
-
-
-def configure_device(simulate_gpus: int) -> str:
-    """The one device that speaks, by its name."""
-    plan = plan_devices(DeviceRequest(), find_inventory(simulate_gpus))
-    from myxtts.runtime.apply import apply_plan
-
-    apply_plan(plan)
-    return plan.model.name
-
-
 def numbered(out: Path, number: int, count: int) -> Path:
     """`speech.wav`, or `speech-003.wav` where there are several."""
     return out if count == 1 else out.with_name(f"{out.stem}-{number:03d}{out.suffix}")
 
 
-def speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str]) -> int:
+def speak_all(synthesizer: Synthesizer, options: SynthOptions, speaking: SpeakingOptions, texts: list[str]) -> int:
     """Speak and write every text; of several, one that cannot be spoken is named and does not stop the others."""
-    from myxtts.synthesis.hallucinations import HallucinationChecks
-
-    latents = synthesizer.latents(list(options.reference) or None, speaker=options.speaker, language=options.language)
+    latents = synthesizer.latents(speaking.reference, speaker=speaking.speaker, language=speaking.language)
     if options.save_voice is not None:
         synthesizer.save_latents(options.save_voice, latents)
-    spoken_with: dict[str, Any] = {
-        "reference": latents,
-        "language": options.language,
-        "seed": options.seed,
-        "speed": options.speed,
-        "checks": HallucinationChecks() if options.checks else None,
-        "sampling": replace(synthesizer.voice.sampling, **_given(options)),
-    }
+    speaking = replace(speaking, reference=latents, speaker=None)
     if options.stream:
-        return _stream(synthesizer, options, texts[0], spoken_with)
+        return _stream(synthesizer, options, speaking, texts[0])
     failed = 0
     for number, text in enumerate(texts, 1):
         try:
-            speech = synthesizer.speak(text, **spoken_with)
+            speech = synthesizer.speak(text, speaking)
         except SynthesisError as error:
             if len(texts) == 1:
                 raise
@@ -290,55 +275,47 @@ def speak_all(synthesizer: Synthesizer, options: SynthOptions, texts: list[str])
     return 1 if failed else 0
 
 
-def _given(options: SynthOptions) -> dict[str, Any]:
-    """What the flags say about how codes are drawn."""
-    names = ("temperature", "top_k", "top_p", "repetition_penalty", "guidance")
-    return {name: value for name in names if (value := getattr(options, name)) is not None}
-
-
 def _write_speech(options: SynthOptions, speech: Speech, number: int, count: int) -> None:
-    from myxtts.audio.io import write_audio
     from myxtts.synthesis.timings import write_timings
 
     path = numbered(options.out, number, count)
-    write_audio(path, speech.wave, speech.sample_rate)
+    speech.save(path)
     if options.timings is not None:
         write_timings(numbered(options.timings, number, count), speech.words)
     _write_report(options, speech.report, number, count)
-    # The first text of a process is compiled for.
+    # The first text of a process takes the time of compiling too.
     compiling = ", with compiling" if number == 1 else ""
     made = f"made in {speech.report.elapsed_s:.1f} s{compiling}"
     print(f"{path}: {speech.seconds:.1f} s of speech, {made} ({speech.report.decoder})")
 
 
-def _stream(synthesizer: Synthesizer, options: SynthOptions, text: str, spoken_with: dict[str, Any]) -> int:
-    from myxtts.synthesis.speech import SpeechReport
-    from myxtts.synthesis.streaming import write_pcm16
+def _stream(synthesizer: Synthesizer, options: SynthOptions, speaking: SpeakingOptions, text: str) -> int:
+    from myxtts.synthesis.speech import SpeechReport, write_pcm16
     from myxtts.synthesis.timings import WordTiming, write_timings
 
     began = time.perf_counter()
     report = SpeechReport()
     words: list[WordTiming] = []
 
-    def heard() -> Any:
-        for piece in synthesizer.stream(text, report, **spoken_with):
+    def pieces() -> Iterator[SpokenPiece]:
+        for piece in synthesizer.stream(text, report, speaking):
             words.extend(piece.words)
             yield piece
 
-    def keep() -> None:
+    def write_files() -> None:
         if options.timings is not None:
             write_timings(options.timings, words)
         _write_report(options, report, 1, 1)
 
     try:
-        samples = write_pcm16(heard(), sys.stdout.buffer)
-    except BrokenPipeError:  # Who listened has heard enough.
-        keep()
+        samples = write_pcm16(pieces(), sys.stdout.buffer)
+    except BrokenPipeError:  # The program at the other end was closed.
+        write_files()
         raise
     except OutputError:
         drop_output(sys.stdout)
         raise
-    keep()
+    write_files()
     print(
         f"first sound after {report.first_sound_s:.2f} s, all of {samples / synthesizer.sample_rate:.1f} s after "
         f"{time.perf_counter() - began:.2f} s; raw PCM, 16 bit little endian, mono, {synthesizer.sample_rate} Hz",

@@ -21,6 +21,19 @@ REMOVED: dict[str, Any] = {"code_levels": 1}
 """Settings that are gone, with the only value that can still be read."""
 
 
+MANIFEST_KEYS = {
+    "detail": "postfilter",
+    "guided": "classifier_free_guidance",
+    "learnt_all_clips": "trained_on_all_clips",
+    "learnt_from": "trained_on",
+    "longest_tokens": "longest_text_tokens",
+}
+"""Keys of a voice's manifest by the name that they had."""
+
+SPEAKING_FLAGS = {"--guards": "--hallucination-checks", "--no-guards": "--no-hallucination-checks"}
+"""Flags of `synth` and `evaluate` by the name that they had; hidden, and gone with the next version."""
+
+
 def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
     """A setting as it is called now; None for one that is gone and changes nothing."""
     if name not in REMOVED:
@@ -36,6 +49,11 @@ def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
 def settings_of(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of one section, under the names that they have now."""
     return dict(found for name, value in saved.items() if (found := setting_of(name, value)) is not None)
+
+
+def manifest_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A voice's manifest, under the keys that it has now."""
+    return {MANIFEST_KEYS.get(name, name): value for name, value in metadata.items()}
 
 
 def checkpoint_name(variable: str) -> str:

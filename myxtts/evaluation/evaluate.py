@@ -1,15 +1,14 @@
-"""A voice evaluated: texts spoken beside the real clips and the codec's round trip, each heard by the same metrics.
+"""A voice evaluated: texts spoken beside the real clips and the codec's round trip, all scored by the same metrics.
 
-`Evaluation` speaks and metrics; `summarise` adds up. What failed is counted and named, never left out: silence is not
-the right voice, and a score that not all utterances have says how many have it.
+`Evaluation` speaks and scores; `summarise` averages. What failed is counted and named, never left out: silence is not
+the right speaker, and a score that not all utterances have says how many have it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,15 +18,14 @@ from numpy.typing import NDArray
 from myxtts.audio.io import resampled, write_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import SynthesisError
-from myxtts.evaluation.asking import Asking
 from myxtts.evaluation.metrics import (
     WITHOUT_NATURALNESS,
     WITHOUT_PHONES,
     WITHOUT_RECOGNISER,
     WITHOUT_SPEAKER,
+    MetricCalls,
     Metrics,
     Recogniser,
-    SpeakerJudge,
 )
 from myxtts.evaluation.scoring import (
     ErrorCount,
@@ -40,8 +38,9 @@ from myxtts.evaluation.scoring import (
     pooled,
     word_errors,
 )
-from myxtts.synthesis.hallucinations import HallucinationChecks
+from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.speech import Speech
+from myxtts.synthesis.speech_model import Codec
 
 logger = logging.getLogger(__name__)
 
@@ -62,19 +61,20 @@ class Item:
     """Another clip of the speaker, at 22,050 samples a second."""
     real: Wave | None = None
     group: str = ""
-    """Items of one group are summed up together."""
+    """Items of one group are averaged together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One sound and what the metrics say of it; None where a metric is missing or does not know the language."""
+    """One sound and its scores; None where a metric is missing or does not support the language."""
 
     item: str
     system: str
     text: str
     language: str
     speaker: str
-    heard: str | None = None
+    transcript: str | None = None
+    """Of the recogniser."""
     words: ErrorCount | None = None
     characters: ErrorCount | None = None
     phones: ErrorCount | None = None
@@ -83,13 +83,13 @@ class Row:
     other_similarity: float | None = None
     """Cosine to the reference of the most similar other speaker; None with fewer than two."""
     right_speaker: bool | None = None
-    """No other speaker is more similar; None with fewer than two. Nobody's voice is heard where nothing was spoken."""
+    """No other speaker is more similar; None with fewer than two speakers, False where nothing was spoken."""
     naturalness: float | None = None
     seconds: float = 0.0
     length_ratio: float | None = None
     """Of the real clip's length."""
     failure: str | None = None
-    """Why nothing was spoken, or what the checks still found wrong."""
+    """Why nothing was spoken, or what the hallucination checks still found wrong."""
     metric_errors: dict[str, str] = field(default_factory=dict)
     """Metrics that failed on this sound, by name, with their reasons."""
     path: str | None = None
@@ -116,50 +116,38 @@ class Summary:
     """How many utterances have a score, for those scores that some have and others not."""
 
 
-class Speak(Protocol):
-    """A text in the voice of a reference."""
-
-    def __call__(
-        self, text: str, *, reference: Any, language: str, seed: int, checks: HallucinationChecks | None
-    ) -> Speech: ...
-
-
 class Speaking(Protocol):
-    """What evaluation needs of `Synthesizer`; of a run whose GPT has not learnt yet, `CodecAlone`."""
+    """What evaluation needs of `Synthesizer`; `CodecAlone` stands for a run whose GPT is not trained yet."""
 
     @property
-    def codec(self) -> Any: ...
+    def codec(self) -> Codec | None: ...
 
     @property
-    def speak(self) -> Speak | None: ...
+    def speak(self) -> Callable[[str, SpeakingOptions], Speech] | None: ...
 
 
 @dataclass(frozen=True)
 class CodecAlone:
-    """What cannot speak yet: clips go through its codec, and no text is spoken."""
+    """A run that cannot speak yet: clips go through its codec, and no text is spoken."""
 
-    codec: Any
+    codec: Codec
     speak: None = None
 
 
 class Evaluation:
-    """Speaks items and metrics every version of them."""
+    """Speaks items and scores every version of them."""
 
     def __init__(
-        self,
-        synthesizer: Speaking,
-        metrics: Metrics,
-        folder: Path,
-        *,
-        seed: int = 0,
-        checks: HallucinationChecks | None,
+        self, synthesizer: Speaking, metrics: Metrics, folder: Path, options: SpeakingOptions | None = None
     ) -> None:
+        """`folder` gets the sounds; `options` is how texts are spoken, but for reference and language."""
         self._synthesizer, self._metrics, self._folder = synthesizer, metrics, folder
-        self._options: dict[str, Any] = {"seed": seed, "checks": checks}
-        self._asking = Asking()
+        self._options = options or SpeakingOptions()
+        self._calls = MetricCalls()
         self._references: dict[str, dict[int, Vector]] = {}
 
     def run(self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Iterator[Row]:
+        """Rows of all items as they are scored; `progress` is called with how many items are done, of how many."""
         self._references = self._reference_vectors(items)
         for number, item in enumerate(items, 1):
             yield from self._versions(item)
@@ -180,9 +168,9 @@ class Evaluation:
             )
         yield self._evaluated(item, REAL, item.real, SAMPLE_RATE, real_s)
 
-    def _spoken(self, item: Item, real_s: float | None, speak: Speak) -> Row:
+    def _spoken(self, item: Item, real_s: float | None, speak: Callable[[str, SpeakingOptions], Speech]) -> Row:
         try:
-            speech = speak(item.text, reference=[item.reference], language=item.language, **self._options)
+            speech = speak(item.text, replace(self._options, reference=[item.reference], language=item.language))
         except SynthesisError as error:
             logger.warning("%s was not spoken: %s", item.id, error.problem)
             return self._silent(item, error.problem)
@@ -190,17 +178,17 @@ class Evaluation:
         return self._evaluated(item, SPEECH, speech.wave, speech.sample_rate, real_s, faults)
 
     def _silent(self, item: Item, failure: str) -> Row:
-        """A text that was not spoken: all of it was missed, and in nobody's voice."""
-        heard, voices = self._hears(item), self._voices(item)
+        """A text that was not spoken: every word is an error, and the speaker is not the right one."""
+        transcribed, voices = self._transcribes(item), self._voices(item)
         return Row(
             item=item.id,
             system=SPEECH,
             text=item.text,
             language=item.language,
             speaker=item.speaker,
-            words=word_errors(item.text, "", item.language) if heard else None,
-            characters=character_errors(item.text, "", item.language) if heard else None,
-            phones=phone_errors(item.text, [], item.language) if self._knows_phones(item) else None,
+            words=word_errors(item.text, "", item.language) if transcribed else None,
+            characters=character_errors(item.text, "", item.language) if transcribed else None,
+            phones=phone_errors(item.text, [], item.language) if self._recognises_phones(item) else None,
             right_speaker=False if item.speaker in voices and len(voices) > 1 else None,
             failure=failure,
             group=item.group,
@@ -211,21 +199,29 @@ class Evaluation:
     ) -> Row:
         name = f"{item.id}-{system.replace(' ', '-')}.wav".replace("/", "_")
         write_audio(self._folder / name, wave, rate)
-        metrics, sound = self._metrics, self._asking.about(f"{item.id} ({system})")
-        heard = sound.ask(
-            metrics.recogniser if self._hears(item) else None,
-            lambda metric: _text(metric, wave, rate),
+        metrics, sound, errors = self._metrics, f"{item.id} ({system})", dict[str, str]()
+        transcript = self._calls.call(
+            metrics.recogniser if self._transcribes(item) else None,
+            lambda metric: _transcript(metric, wave, rate),
+            sound=sound,
+            errors=errors,
             without=WITHOUT_RECOGNISER,
         )
-        phones = sound.ask(
-            metrics.phones if self._knows_phones(item) else None,
-            lambda metric: metric.hear([resampled(wave, rate, SAMPLE_RATE)])[0],
+        phones = self._calls.call(
+            metrics.phones if self._recognises_phones(item) else None,
+            lambda metric: metric.recognise([resampled(wave, rate, SAMPLE_RATE)])[0],
+            sound=sound,
+            errors=errors,
             without=WITHOUT_PHONES,
         )
-        vector = sound.ask(metrics.speaker, lambda metric: metric.embed(wave, rate), without=WITHOUT_SPEAKER)
-        naturalness = sound.ask(
-            metrics.naturalness, lambda metric: float(metric.score(wave, rate)), without=WITHOUT_NATURALNESS
+        naturalness = self._calls.call(
+            metrics.naturalness,
+            lambda metric: float(metric.score(wave, rate)),
+            sound=sound,
+            errors=errors,
+            without=WITHOUT_NATURALNESS,
         )
+        vector = self._speaker_vector(wave, rate, sound, errors)
         similarity, other_similarity = (None, None) if vector is None else self._similarities(item, vector)
         return Row(
             item=item.id,
@@ -233,9 +229,9 @@ class Evaluation:
             text=item.text,
             language=item.language,
             speaker=item.speaker,
-            heard=heard,
-            words=None if heard is None else word_errors(item.text, heard, item.language),
-            characters=None if heard is None else character_errors(item.text, heard, item.language),
+            transcript=transcript,
+            words=None if transcript is None else word_errors(item.text, transcript, item.language),
+            characters=None if transcript is None else character_errors(item.text, transcript, item.language),
             phones=None if phones is None else phone_errors(item.text, phones, item.language),
             similarity=similarity,
             other_similarity=other_similarity,
@@ -244,21 +240,30 @@ class Evaluation:
             seconds=len(wave) / rate,
             length_ratio=len(wave) / rate / real_s if real_s else None,
             failure=failure,
-            metric_errors=sound.errors,
+            metric_errors=errors,
             path=name,
             group=item.group,
         )
 
-    def _hears(self, item: Item) -> bool:
+    def _speaker_vector(self, wave: Wave, rate: int, sound: str, errors: dict[str, str]) -> Vector | None:
+        return self._calls.call(
+            self._metrics.speaker,
+            lambda metric: metric.embed(wave, rate),
+            sound=sound,
+            errors=errors,
+            without=WITHOUT_SPEAKER,
+        )
+
+    def _transcribes(self, item: Item) -> bool:
         recogniser = self._metrics.recogniser
         return recogniser is not None and item.language in recogniser.languages
 
-    def _knows_phones(self, item: Item) -> bool:
+    def _recognises_phones(self, item: Item) -> bool:
         return self._metrics.phones is not None and item.language in self._metrics.phones.languages
 
-    def _similarities(self, item: Item, heard: Vector) -> tuple[float | None, float | None]:
+    def _similarities(self, item: Item, vector: Vector) -> tuple[float | None, float | None]:
         """To the item's speaker, and to the most similar other one; None where nothing is left to compare with."""
-        to = {speaker: cosine(heard, voice) for speaker, voice in self._voices(item).items()}
+        to = {speaker: cosine(vector, voice) for speaker, voice in self._voices(item).items()}
         return to.pop(item.speaker, None), max(to.values(), default=None)
 
     def _voices(self, item: Item) -> dict[str, Vector]:
@@ -275,7 +280,7 @@ class Evaluation:
         return voices
 
     def _reference_vectors(self, items: Sequence[Item]) -> dict[str, dict[int, Vector]]:
-        """For each speaker, its references as the metric hears them, by clip."""
+        """For each speaker, the vectors of its references by clip."""
         vectors: dict[str, dict[int, Vector]] = {}
         tried: set[tuple[str, int]] = set()
         for item in items:
@@ -283,11 +288,7 @@ class Evaluation:
             if (item.speaker, clip) in tried:
                 continue
             tried.add((item.speaker, clip))
-            vector = self._asking.about(f"the reference of {item.id}").ask(
-                self._metrics.speaker,
-                partial(_embedded, wave=item.reference),
-                without=WITHOUT_SPEAKER,
-            )
+            vector = self._speaker_vector(item.reference, SAMPLE_RATE, f"the reference of {item.id}", {})
             if vector is not None:
                 vectors.setdefault(item.speaker, {})[clip] = vector
         return vectors
@@ -297,15 +298,11 @@ def _clip_key(wave: Wave) -> int:
     return hash(wave.tobytes())
 
 
-def _embedded(metric: SpeakerJudge, wave: Wave) -> Vector:
-    return metric.embed(wave, SAMPLE_RATE)
-
-
-def _text(metric: Recogniser, wave: Wave, rate: int) -> str:
-    heard = metric.transcribe(wave, rate)
-    if not isinstance(heard, str):  # it may be one of the user's own
-        raise TypeError(f"it answered {heard!r}, which is no text")
-    return heard
+def _transcript(recogniser: Recogniser, wave: Wave, rate: int) -> str:
+    transcript = recogniser.transcribe(wave, rate)
+    if not isinstance(transcript, str):  # it may be one of the user's own
+        raise TypeError(f"it answered {transcript!r}, which is no text")
+    return transcript
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:

@@ -14,52 +14,55 @@ from myxtts.errors import DataError
 from myxtts.evaluation.evaluate import Item, Wave
 
 
-def holds_all_out(config: DataConfig, data: Path, *, learnt_all: bool = False) -> bool:
+def holds_all_out(config: DataConfig, data: Path, *, trained_on_all: bool = False) -> bool:
     """Whether the run kept this whole folder from training, with --val-data; False where it held out single clips.
 
-    A run with --val-data learnt every clip of its training folder, and of no other folder a share. An exported voice
-    names no folder: `learnt_all` says that it comes of such a run.
+    A run with --val-data was trained on every clip of its training folder, and knows no other. An exported voice names
+    no folder: `trained_on_all` says that it comes of such a run. Raises `DataError` where it may have been trained on
+    clips of `data`.
     """
-    if config.val_data is None and learnt_all:
+    if config.val_data is None and trained_on_all:
         raise DataError(
-            f"whether the voice learnt {data} is not known: it was exported from a run with --val-data, which learns "
-            "every clip of its training folder",
-            hint="evaluate with --all-clips on that --val-data folder, or on a corpus that it never heard",
+            f"whether the voice was trained on {data} is not known: it was exported from a run with --val-data, which "
+            "trains on every clip of its training folder",
+            hint="evaluate with --all-clips on that --val-data folder, or on a corpus that it was not trained on",
         )
     if config.val_data is None:
         return False
     is_val = _is_same(config.val_data, data)
-    is_learnt = config.train_data is not None and _is_same(config.train_data, data)
-    if is_val and not is_learnt:
+    is_train = config.train_data is not None and _is_same(config.train_data, data)
+    if is_val and not is_train:
         return True
-    problem = f"the voice learnt every clip of {data}" if is_learnt else f"the voice's run held out no clip of {data}"
+    trained = f"the voice was trained on every clip of {data}"
+    problem = trained if is_train else f"the voice's run held out no clip of {data}"
     other = "" if is_val else f"--data {config.val_data}, or "
     raise DataError(
         f"{problem}: it was trained with --val-data {config.val_data}",
-        hint=f"evaluate with {other}--all-clips on a corpus that it never heard",
+        hint=f"evaluate with {other}--all-clips on a corpus that it was not trained on",
     )
 
 
-def refuse_other_clips(config: DataConfig, data: Path, *, learnt_from: Sequence[str], now: str | None) -> None:
-    """Held-out clips are held out by their number: once clips came or went, most that have the numbers were learnt.
+def refuse_other_clips(config: DataConfig, data: Path, *, trained_on: Sequence[str], now: str | None) -> None:
+    """Raise `DataError` where the corpus is not the one that the voice was trained on, or has changed since.
 
-    `learnt_from` and `now` are clip lists (`PreparedCorpus.clip_list`). Voices and prepared folders of earlier days
+    Clips are held out by their number: once clips came or went, most that have the numbers were trained on.
+    `trained_on` and `now` are clip lists (`PreparedCorpus.clip_list`). Voices and prepared folders of earlier versions
     have none, and are taken as they are; so is a folder that the run does not know.
     """
-    if not learnt_from or now is None or set(learnt_from) == {now}:
+    if not trained_on or now is None or set(trained_on) == {now}:
         return
-    hint = "evaluate on a corpus that the voice never heard, with --all-clips; on this one, --all-clips takes all clips"
+    hint = "evaluate on another corpus with --all-clips; on this one, --all-clips takes all clips"
     if config.train_data is None:
         raise DataError(
-            f"whether the voice learnt clips of {data} is not known: it was exported, and these are not the clips that "
-            "it learnt from, or not all of them",
-            hint=f"{hint}, learnt ones too",
+            f"whether the voice was trained on clips of {data} is not known: it was exported, and these are not the "
+            "clips that it was trained on, or not all of them",
+            hint=f"{hint}, trained ones too",
         )
     if _is_same(config.train_data, data):
         raise DataError(
-            f"{data} has other clips than when the voice learnt from it: added, removed, recorded anew or in another "
-            "order; those that would be held out now were learnt then, most of them",
-            hint=f"put the corpus back as it was, or {hint}, most of which were learnt",
+            f"{data} has other clips than when the voice was trained on it: added, removed, recorded anew or in "
+            "another order; most of those that would be held out now were trained on then",
+            hint=f"put the corpus back as it was, or {hint}, most of which were trained on",
         )
 
 
@@ -69,11 +72,11 @@ def _is_same(folder: str, data: Path) -> bool:
 
 def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = False, group: str = "") -> list[Item]:
     """Clips that training held out (one of 20), or all, each with another clip of its speaker as the reference."""
-    learnt, kept = prepared.split()
-    chosen = np.arange(len(prepared)) if all_clips else kept
+    trained, held_out = prepared.split()
+    chosen = np.arange(len(prepared)) if all_clips else held_out
     if len(chosen) == 0:
         raise DataError(f"{prepared.path} holds no clip out", hint="evaluate with --all-clips, or on a larger corpus")
-    references = _references(prepared, learnt if len(learnt) else chosen)
+    references = _references(prepared, trained if len(trained) else chosen)
     items = []
     for clip in _evenly(chosen, limit):
         record = prepared.read(int(clip))
@@ -95,8 +98,7 @@ def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = Fa
 def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *, group: str = "") -> list[Item]:
     """Each text in the next of the corpus's voices."""
     name = group.replace(" ", "-") or "text"
-    learnt, _ = prepared.split()
-    references = _references(prepared, learnt)
+    references = _references(prepared, prepared.split()[0])
     speakers = list(references)
     items = []
     for number, text in enumerate(texts):

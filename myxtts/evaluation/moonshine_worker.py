@@ -1,8 +1,8 @@
-"""One utterance heard by moonshine-voice's tiny English model, in a process of its own.
+"""One utterance transcribed by moonshine-voice's tiny English model, in a process of its own.
 
-The library carries something from one utterance into the next, whichever transcriber hears it: in one process a word
-error would depend on what was evaluated before. Reads 32-bit floats, 16,000 a second, from standard input until its
-end; the last line of standard output is what was heard, as a JSON string.
+The library keeps state from one utterance to the next, even across transcribers: in one process a word error would
+depend on what was evaluated before. Reads 32-bit floats, 16,000 a second, from standard input until its end; the last
+line of standard output is the transcript, as a JSON string.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ MOST_ITEMS = 12
 """Items of each group whose sounds are in the page."""
 UNKNOWN = "–"
 HEADS = (
-    *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "next voice"),
-    *("right voice", "naturalness", "length", "failures"),
+    *("", "utterances", "word errors", "letter errors", "phone errors", "similarity", "next speaker"),
+    *("right speaker", "naturalness", "length", "failures"),
 )
 
 
@@ -42,10 +42,10 @@ def cells(line: Summary) -> tuple[str, ...]:
 
 
 def table(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    """The heads and a row for each line, without the columns that nobody evaluated."""
+    """The heads and a row for each line, without the columns that no metric has scored."""
     rows = [cells(line) for line in summaries]
-    evaluated = [any(row[column] != UNKNOWN for row in rows) for column in range(len(HEADS))]
-    return [tuple(compress(row, evaluated)) for row in (HEADS, *rows)]
+    scored = [any(row[column] != UNKNOWN for row in rows) for column in range(len(HEADS))]
+    return [tuple(compress(row, scored)) for row in (HEADS, *rows)]
 
 
 def text_table(summaries: Sequence[Summary]) -> str:
@@ -62,12 +62,12 @@ def text_table(summaries: Sequence[Summary]) -> str:
 
 
 def notes(metrics: Metrics, rows: Sequence[Row], summaries: Sequence[Summary]) -> list[str]:
-    """Who evaluated what, who could not, and how to read the table."""
+    """Which metric scored what, which are missing or failed, and how to read the table."""
     named = [
-        ("words and letters heard by", metrics.recogniser),
-        ("similarity and right voice by", metrics.speaker),
+        ("words and letters transcribed by", metrics.recogniser),
+        ("speaker similarity by", metrics.speaker),
         ("naturalness (1 to 5) by", metrics.naturalness),
-        ("phones heard by", metrics.phones),
+        ("phones recognised by", metrics.phones),
     ]
     who = [f"{what} {metric.name}" for what, metric in named if metric is not None]
     brackets = ["in brackets: how many utterances have the score, where not all do"]
@@ -126,14 +126,14 @@ def _item(rows: Sequence[Row], sounds: Path) -> str:
 
 
 def _sound(row: Row, sounds: Path) -> str:
-    group = audio_player(sounds, row.path) if row.path else '<span class="soft">no sound</span>'
-    manifest = [f"heard: {row.heard}" if row.heard is not None else "", f"{row.failure}" if row.failure else ""]
+    player = audio_player(sounds, row.path) if row.path else '<span class="soft">no sound</span>'
+    notes = [f"transcript: {row.transcript}" if row.transcript is not None else "", row.failure or ""]
     if row.similarity is not None and row.system == SPEECH:
-        manifest.append(f"similarity {row.similarity:.2f}")
-    manifest += [f"{metric} failed: {reason}" for metric, reason in row.metric_errors.items()]
-    note = escape(" · ".join(fact for fact in manifest if fact))
+        notes.append(f"similarity {row.similarity:.2f}")
+    notes += [f"{metric} failed: {reason}" for metric, reason in row.metric_errors.items()]
+    note = escape(" · ".join(one for one in notes if one))
     system = f'<span class="soft">{escape(row.system)}</span>'
-    return f'<div class="sample">{system}<span dir="auto">{note}</span>{group}</div>'
+    return f'<div class="sample">{system}<span dir="auto">{note}</span>{player}</div>'
 
 
 def _percent(share: float | None) -> str:

@@ -1,7 +1,7 @@
-"""Phone error: a recogniser that learnt real clips of a corpus tells which phones are heard in others.
+"""Phone error: a phone recogniser that is trained on the real clips of a corpus.
 
-It is apart from the model that is evaluated: its own weights, its own seed, trained on recordings only, never on what a
-model said. Sounds are IPA letters; stress, length and other marks, spaces and punctuation are not compared. Clips that
+It shares nothing with the model that is evaluated: own weights, own seed, trained on recordings only, never on what a
+model spoke. Phones are IPA letters; stress, length and other marks, spaces and punctuation are not compared. Clips that
 the prepared corpus holds out are never trained on, so the recogniser's own error on those is its floor.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import DataError
-from myxtts.evaluation.scoring import sounds_of
+from myxtts.evaluation.scoring import phones_of
 from myxtts.files import replacing, writing
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import greedy_labels
@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 
 class SpokenClip(NamedTuple):
-    """A recording and what is said in it."""
+    """A recording and its IPA text."""
 
     wave: NDArray[np.float32]
     ipa: str
@@ -45,7 +45,7 @@ class SpokenClip(NamedTuple):
 
 
 def read_ipa(folder: str | Path) -> dict[str, str]:
-    """What is said in each clip, by its id: `phonemes.csv` (id|ipa) of a corpus, as the demo corpus has one."""
+    """The IPA text of each clip by its id, from the `phonemes.csv` (id|ipa) of a corpus, as the demo corpus has one."""
     listing = Path(folder) / "phonemes.csv"
     if not listing.is_file():
         raise DataError(f"{listing} is not there", hint="make the corpus with `myxtts demo-corpus DIR`")
@@ -53,13 +53,13 @@ def read_ipa(folder: str | Path) -> dict[str, str]:
     return {line[0]: line[-1] for line in lines}
 
 
-def clips_to_learn(prepared: PreparedCorpus, ipa_of: Mapping[str, str]) -> Iterator[SpokenClip]:
-    """All that the corpus does not hold out. Its clips are numbered without those that were refused: lines are not."""
+def training_clips(prepared: PreparedCorpus, ipa_of: Mapping[str, str]) -> Iterator[SpokenClip]:
+    """All that the corpus does not hold out, found by their ids: clips are numbered without those that were refused."""
     return spoken_clips(prepared, prepared.split()[0], ipa_of)
 
 
 def spoken_clips(prepared: PreparedCorpus, clips: Iterable[int], ipa_of: Mapping[str, str]) -> Iterator[SpokenClip]:
-    """Those of the clips whose sounds are known."""
+    """Those of the clips whose IPA text is known."""
     for clip in clips:
         record = prepared.read(int(clip))
         if record.id in ipa_of:
@@ -67,7 +67,7 @@ def spoken_clips(prepared: PreparedCorpus, clips: Iterable[int], ipa_of: Mapping
 
 
 class PhoneRecogniser:
-    """Phones of waves at 22.05 kHz, in the languages of the recordings that it learnt."""
+    """Phones of waves at 22.05 kHz, in the languages of the recordings that it was trained on."""
 
     name = "a recogniser trained on the corpus's own recordings"
 
@@ -81,7 +81,7 @@ class PhoneRecogniser:
         self._network = seeded(CTCNetwork(len(self.phones), width=_WIDTH, name="phone_recogniser"), seed)
         self._logits = tf.function(self._network, autograph=False, reduce_retracing=True)
 
-    def learn(
+    def train(
         self,
         clips: Iterable[SpokenClip],
         *,
@@ -97,7 +97,7 @@ class PhoneRecogniser:
             languages.add(clip.language)
         if not mels:
             raise DataError(
-                "there is no recording to learn phones from: phonemes.csv names none that is trained on",
+                "there is no recording to train the phone recogniser on: phonemes.csv names none of the training clips",
                 hint="give it the ids of the corpus's clips, or evaluate with --no-phones",
             )
         self.languages = frozenset(languages)
@@ -105,14 +105,14 @@ class PhoneRecogniser:
         losses = fit(self._network, batches if progress is None else _counted(batches, steps, progress), steps=steps)
         logger.info("Phone recogniser: loss %.3f after %d steps", losses[-1], steps)
 
-    def hear(self, waves: Sequence[NDArray[np.floating[Any]]]) -> list[list[str]]:
+    def recognise(self, waves: Sequence[NDArray[np.floating[Any]]]) -> list[list[str]]:
         """The phones of each wave, in order."""
-        heard = []
+        recognised = []
         for wave in waves:
             mel_TM = self._mel_of(wave)
             logits_BFK = self._logits(mel_TM[None], np.array([len(mel_TM)], np.int32)).numpy()
-            heard.append([self.phones[label] for label in greedy_labels(logits_BFK[0, : steps_of(len(mel_TM))])])
-        return heard
+            recognised.append([self.phones[label] for label in greedy_labels(logits_BFK[0, : steps_of(len(mel_TM))])])
+        return recognised
 
     def _mel_of(self, wave: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         samples = np.asarray(wave, np.float32)
@@ -121,7 +121,7 @@ class PhoneRecogniser:
         return mel_TM
 
     def _labels(self, ipa: str) -> NDArray[np.int32]:
-        return np.array([self._label_of[phone] for phone in sounds_of(ipa)], np.int32)
+        return np.array([self._label_of[phone] for phone in phones_of(ipa)], np.int32)
 
     def save(self, path: Path) -> None:
         weights = {f"weight_{number:03d}": v.numpy() for number, v in enumerate(self._network.weights)}
@@ -155,8 +155,8 @@ def recogniser_of(
     path = cache / f"phones-{key}.npz"
     if path.is_file():
         return PhoneRecogniser.load(path)
-    recogniser = PhoneRecogniser(sorted({phone for ipa in ipa_of.values() for phone in sounds_of(ipa)}), seed=seed)
-    recogniser.learn(clips_to_learn(prepared, ipa_of), steps=steps, seed=seed, progress=progress)
+    recogniser = PhoneRecogniser(sorted({phone for ipa in ipa_of.values() for phone in phones_of(ipa)}), seed=seed)
+    recogniser.train(training_clips(prepared, ipa_of), steps=steps, seed=seed, progress=progress)
     with writing(path):
         cache.mkdir(parents=True, exist_ok=True)
         recogniser.save(path)
@@ -172,7 +172,7 @@ def _counted(batches: Iterator[Labelled], steps: int, progress: Progress) -> Ite
 def _shuffled(
     mels: Sequence[NDArray[np.float32]], labels: Sequence[NDArray[np.int32]], random: np.random.Generator
 ) -> Iterator[Labelled]:
-    """Endless batches of neighbours in length, in a new order each time round, each mel a little worse than it was."""
+    """Endless batches of neighbours in length, in a new order each epoch, each mel with noise and blur."""
     by_length = np.argsort([len(mel) for mel in mels], kind="stable")
     groups = [by_length[first : first + _CLIPS_AT_ONCE] for first in range(0, len(by_length), _CLIPS_AT_ONCE)]
     while True:

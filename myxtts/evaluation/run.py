@@ -12,14 +12,14 @@ from myxtts.evaluation.evaluate import Evaluation, Item, Row, Speaking, Summary,
 from myxtts.evaluation.metrics import Metrics
 from myxtts.evaluation.page import notes, text_table, write_page
 from myxtts.files import replacing, writing
-from myxtts.synthesis.hallucinations import HallucinationChecks
+from myxtts.synthesis.options import SpeakingOptions
 
 SOUNDS = "evaluation"
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Where everything is, and the table."""
+    """Where the files are, and the table."""
 
     json: Path
     page: Path
@@ -35,21 +35,21 @@ def evaluate_into(
     metrics: Metrics,
     items: Sequence[Item],
     about: dict[str, Any],
+    options: SpeakingOptions | None = None,
     *,
-    seed: int = 0,
-    checks: HallucinationChecks | None = HallucinationChecks(),  # noqa: B008 - frozen, so shared safely
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluated:
-    """Speak and metric all items and write the results into `folder`; `checks=None` metrics the bare model.
+    """Speak and score all items and write the results into `folder`.
 
-    Where it is ended early, by Ctrl-C or by an error, what was evaluated until then is written.
+    `about` stands beside the scores in evaluation.json; `options` is how texts are spoken, but for reference and
+    language. Where it is ended early, by Ctrl-C or by an error, what was scored until then is written.
     """
     sounds = folder / SOUNDS
     with writing(folder):
         sounds.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     try:
-        for row in Evaluation(synthesizer, metrics, sounds, seed=seed, checks=checks).run(items, progress):
+        for row in Evaluation(synthesizer, metrics, sounds, options).run(items, progress):
             rows.append(row)  # one by one, so that those before an error are there
     except BaseException:
         if rows:

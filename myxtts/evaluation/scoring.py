@@ -1,4 +1,4 @@
-"""Scores from words and vectors: error rates, similarity, and what a set of utterances adds up to. Pure."""
+"""Scores from words and vectors: error rates, similarity, and their averages over utterances. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class ErrorCount:
-    """Edits that turn what was heard into what was to be said, and how much was to be said."""
+    """Edits between a transcript and its text, and the length of the text."""
 
     errors: int
     length: int
@@ -54,26 +54,26 @@ def _is_mark(sign: str) -> bool:
     return unicodedata.category(sign).startswith("M")
 
 
-def word_errors(wanted: str, heard: str, language: str) -> ErrorCount:
-    words = spoken_words(wanted, language)
-    return ErrorCount(edit_distance(words, spoken_words(heard, language)), len(words))
+def word_errors(text: str, transcript: str, language: str) -> ErrorCount:
+    words = spoken_words(text, language)
+    return ErrorCount(edit_distance(words, spoken_words(transcript, language)), len(words))
 
 
-def character_errors(wanted: str, heard: str, language: str) -> ErrorCount:
-    """Over letters only, so that a compound written apart is no error."""
-    letters = "".join(spoken_words(wanted, language))
-    return ErrorCount(edit_distance(letters, "".join(spoken_words(heard, language))), len(letters))
+def character_errors(text: str, transcript: str, language: str) -> ErrorCount:
+    """Over letters only, so that a compound written as two words is no error."""
+    letters = "".join(spoken_words(text, language))
+    return ErrorCount(edit_distance(letters, "".join(spoken_words(transcript, language))), len(letters))
 
 
-def sounds_of(ipa: str) -> list[str]:
+def phones_of(ipa: str) -> list[str]:
     """The letters of an IPA text: no stress, length, tone, spaces or punctuation."""
     return [sign for sign in ipa if unicodedata.category(sign) in ("Ll", "Lu", "Lo", "Lt")]
 
 
-def phone_errors(wanted: str, heard: Sequence[str], language: str) -> ErrorCount:
-    """Sounds of the text, as espeak reads it, against sounds that were heard."""
-    sounds = sounds_of(phonemes(normalise(wanted, language), language))
-    return ErrorCount(edit_distance(sounds, list(heard)), len(sounds))
+def phone_errors(text: str, recognised: Sequence[str], language: str) -> ErrorCount:
+    """Phones of the text, as espeak reads it, against the phones that were recognised."""
+    expected = phones_of(phonemes(normalise(text, language), language))
+    return ErrorCount(edit_distance(expected, list(recognised)), len(expected))
 
 
 def cosine(left: Vector, right: Vector) -> float:

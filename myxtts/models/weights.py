@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,18 @@ MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 TEXT_WEIGHTS = {"gpt/text_embedding/table": 0, "gpt/text_head/kernel": 1, "gpt/text_head/bias": 0}
 """Weights that have one row (or column) for each text token, and the axis it lies on."""
+
+
+@dataclass(frozen=True)
+class WeightsManifest:
+    """What manifest.json says of the weights beside it."""
+
+    sha256: str
+    """Of the weights' file."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of each weight, by its name."""
+    metadata: dict[str, Any]
+    """Whatever the writer stored beside the weights; a voice's is read by `myxtts.synthesis.manifest`."""
 
 
 def named(variables: Iterable[Any]) -> dict[str, Any]:
@@ -71,21 +84,26 @@ def save_arrays(
     return path
 
 
-def read_manifest(folder: str | Path) -> dict[str, Any]:
+def read_manifest(folder: str | Path) -> WeightsManifest:
+    """The manifest of a folder that `save_arrays` wrote; one that is missing or damaged is a `CheckpointError`."""
     path = Path(folder) / MANIFEST_FILE
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(
             f"{folder} has no {MANIFEST_FILE}", hint="name a folder that myxtts export or import-xtts wrote"
         ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", hint="export the model again") from None
-    if not isinstance(manifest, dict) or manifest.get("version") != FORMAT_VERSION:
+    if not isinstance(content, dict) or content.get("version") != FORMAT_VERSION:
         raise CheckpointError(
             f"{path} is not a manifest of version {FORMAT_VERSION}", hint="update myxtts, or export the model again"
         )
-    return manifest
+    try:
+        shapes = {name: tuple(about["shape"]) for name, about in content["weights"].items()}
+        return WeightsManifest(content["sha256"], shapes, content["metadata"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error!r}", hint="copy the whole folder again") from None
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
@@ -107,8 +125,7 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
 def load_weights(folder: str | Path, variables: Iterable[Any]) -> dict[str, Any]:
     """Fill all variables from a folder, strictly; returns the metadata that was saved with them."""
     assign(read_arrays(folder), variables)
-    metadata: dict[str, Any] = read_manifest(folder)["metadata"]
-    return metadata
+    return read_manifest(folder).metadata
 
 
 def assign(arrays: Mapping[str, np.ndarray], variables: Iterable[Any]) -> None:
@@ -164,7 +181,7 @@ def grow_text_vocabulary(
 
 def _described(folder: Path) -> Path | None:
     """The file of weights that the folder's manifest describes, by either of its names; None where there is none."""
-    digest = read_manifest(folder)["sha256"]
+    digest = read_manifest(folder).sha256
     for path in (folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS):
         if path.is_file() and _digest(path) == digest:
             return path

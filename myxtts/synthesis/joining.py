@@ -1,4 +1,7 @@
-"""Spoken pieces into one sound: silence cut off the ends, short fades, a pause that fits the border. NumPy only."""
+"""Spoken pieces into one wave: silence cut off the ends, short fades, a pause that fits the border, another speed.
+
+NumPy only.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def trim_silence(wave: Wave, sample_rate: int) -> Trimmed:
 
 
 def faded(wave: Wave, sample_rate: int, *, rising: bool = True, falling: bool = True) -> Wave:
-    """The wave rising from zero and falling to it, so that what stands next to it makes no click."""
+    """The wave with a fade-in and a fade-out of 6 ms, so that it makes no click beside its neighbours."""
     count = min(int(FADE_SECONDS * sample_rate), len(wave) // 2)
     if count == 0:
         return np.zeros_like(wave)
@@ -78,7 +81,7 @@ class GrowingTrim:
         """Samples that were cut off the front."""
 
     def add(self, part: Wave, *, last: bool) -> Wave:
-        """What may be heard now: never less than two fades, so that both fit."""
+        """The samples that are final now: none, or at least two fades, so that both fit."""
         self._wave = np.concatenate([self._wave, part])
         trimmed = trim_silence(self._wave, self._sample_rate)
         fade = int(FADE_SECONDS * self._sample_rate)
@@ -101,3 +104,15 @@ class GrowingTrim:
 def pause(border: Border, sample_rate: int, speed: float = 1.0) -> Wave:
     """The silence that stands for a border."""
     return np.zeros(int(PAUSE_SECONDS[border] / speed * sample_rate), np.float32)
+
+
+def stretched(rows_TC: NDArray[np.float32], speed: float) -> NDArray[np.float32]:
+    """The rows in time divided by `speed`, linear between neighbours: faster or slower speech at the same pitch."""
+    count = len(rows_TC)
+    if speed == 1.0 or count == 0:
+        return rows_TC
+    made = max(1, round(count / speed))
+    where = np.clip((np.arange(made) + 0.5) * count / made - 0.5, 0, count - 1)
+    low = np.floor(where).astype(np.int64)
+    share = (where - low)[:, None].astype(np.float32)
+    return np.asarray(rows_TC[low] * (1 - share) + rows_TC[np.minimum(low + 1, count - 1)] * share, np.float32)

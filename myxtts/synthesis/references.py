@@ -1,7 +1,8 @@
-"""Whose voice: reference clips, the speakers that a voice folder brings, and latents kept for later.
+"""References: clips of the speaker to clone, the speakers that a voice folder has, and latents saved for later.
 
-A reference is read once into `VoiceLatents`, which is all that speaking needs; `save_latents` keeps them in a
-safetensors file with the digest of the weights that made them, because other weights would not understand them.
+A reference is encoded once into `VoiceLatents`, which is all that speaking needs; `save_latents` keeps them in a
+safetensors file with the digest of the weights that made them, because they mean nothing to other weights. Reads and
+checks; encoding is the runtime's (`myxtts.synthesis.speech_model`). No TensorFlow.
 """
 
 from __future__ import annotations
@@ -28,21 +29,14 @@ SPEAKERS_FILE = "speakers.safetensors"
 LATENTS_SUFFIX = ".safetensors"
 LEAST_REFERENCE_SECONDS = 0.5
 MOST_REFERENCE_SECONDS = 30.0
-"""More tells the model nothing new, and costs time; XTTS v2 reads as much."""
-XTTS_REFERENCE_SECONDS = 6.0
-"""What one look at a reference covers, unless the voice says otherwise."""
+"""More adds nothing and costs time; XTTS v2 reads as much."""
 _FORMAT = "myxtts-voice-latents-1"
 _SPEAKERS_FORMAT = "myxtts-speakers-1"
 
 
-def refuse_both(references: Sequence[Any], speaker: str | None) -> None:
-    if references and speaker is not None:
-        raise SynthesisError(f"both a reference and speaker {speaker!r} were given", hint="give one of them")
-
-
 @dataclass(frozen=True)
 class VoiceLatents:
-    """A reference as the model knows it."""
+    """A reference as the model reads it."""
 
     latents_LD: NDArray[np.float32]
     speaker_V: NDArray[np.float32] | None
@@ -59,22 +53,48 @@ class Speaker:
     """At 22,050 samples a second."""
 
 
-def read_reference(path: str | Path) -> NDArray[np.float32]:
-    """A reference clip at 22,050 samples a second without silence at its ends, or why it cannot be one."""
+Reference = str | Path | VoiceLatents | np.ndarray
+"""A clip's file, a file of saved latents, latents, or samples at 22,050 a second."""
+
+
+def as_list(reference: Reference | Sequence[Reference] | None) -> list[Reference]:
+    if reference is None:
+        return []
+    return [reference] if isinstance(reference, (str, Path, np.ndarray, VoiceLatents)) else list(reference)
+
+
+def saved_latents(given: Sequence[Reference]) -> VoiceLatents | Path | None:
+    """Latents, or their file, where those are the only reference; None for clips. Raises where both are mixed."""
+    saved = [
+        Path(one) if isinstance(one, (str, Path)) else one
+        for one in given
+        if isinstance(one, VoiceLatents) or (isinstance(one, (str, Path)) and Path(one).suffix == LATENTS_SUFFIX)
+    ]
+    if saved and len(given) > 1:
+        name = "saved latents" if isinstance(saved[0], VoiceLatents) else str(saved[0])
+        raise SynthesisError(f"{name} cannot be mixed with clips", hint="give the clips, or the saved latents alone")
+    return saved[0] if saved else None
+
+
+def read_reference(clip: str | Path | NDArray[np.float32]) -> NDArray[np.float32]:
+    """A clip at 22,050 samples a second without silence at its ends; raises `SynthesisError` if it cannot be one."""
+    if isinstance(clip, np.ndarray):
+        return checked_reference(clip, "wave")
     try:
-        wave = read_audio(path, SAMPLE_RATE)
+        wave = read_audio(clip, SAMPLE_RATE)
     except DataError as error:
         raise SynthesisError(f"reference {error.problem}", hint=error.hint) from error
-    return checked_reference(wave, str(path))
+    return checked_reference(wave, str(clip))
 
 
 def checked_reference(wave: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    """The samples without silence at their ends, at most 30 s; too short a clip is a `SynthesisError`."""
     trimmed = trim_silence(np.asarray(wave, np.float32), SAMPLE_RATE).wave
     seconds = len(trimmed) / SAMPLE_RATE
     if seconds < LEAST_REFERENCE_SECONDS:
-        heard = "only silence" if len(trimmed) == 0 else f"{seconds:.2f} s of sound"
+        found = "only silence" if len(trimmed) == 0 else f"{seconds:.2f} s of sound"
         raise SynthesisError(
-            f"reference {name} has {heard}, needs at least {LEAST_REFERENCE_SECONDS} s",
+            f"reference {name} has {found}, needs at least {LEAST_REFERENCE_SECONDS} s",
             hint="give a clip of 3 to 10 seconds of clean speech",
         )
     return trimmed[: int(MOST_REFERENCE_SECONDS * SAMPLE_RATE)]
@@ -98,6 +118,7 @@ def check_latents_name(path: Path) -> None:
 
 
 def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
+    """Keep latents in a file that `load_latents` reads back for the weights of the same digest."""
     check_latents_name(path)
     arrays = {"latents": latents.latents_LD}
     if latents.speaker_V is not None:
@@ -106,11 +127,12 @@ def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
 
 
 def load_latents(path: Path, voice_digest: str, shape_LD: tuple[int, int]) -> VoiceLatents:
+    """Latents of a file; those of other weights are a `SynthesisError`."""
     arrays, metadata = _open(path, _FORMAT, "saved voice", "make it with --save-voice")
     if metadata.get("voice") != voice_digest or arrays["latents"].shape != shape_LD:
         raise SynthesisError(
             f"{path} was made with other weights than this voice's",
-            hint="make it again from the reference clip with --save-voice: training changes what latents mean",
+            hint="make it again from the reference clip with --save-voice: training changes the latents",
         )
     return VoiceLatents(arrays["latents"], arrays.get("speaker"))
 
@@ -125,7 +147,7 @@ def save_speakers(folder: Path, speakers: Sequence[Speaker]) -> None:
 
 
 def load_speakers(folder: Path) -> dict[str, Speaker]:
-    """By name, in the order of the corpus; empty where the voice brings none."""
+    """By name, in the order of the corpus; empty where the voice has none."""
     path = folder / SPEAKERS_FILE
     if not path.is_file():
         return {}
@@ -142,12 +164,10 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
         return speakers[name]
     if name is not None:
         known = ", ".join(list(speakers)[:20]) or "none"
-        raise SynthesisError(
-            f"this voice has no speaker {name!r}", hint=f"it brings: {known}; or give --reference CLIP"
-        )
+        raise SynthesisError(f"this voice has no speaker {name!r}", hint=f"it has: {known}; or give --reference CLIP")
     if not speakers:
         raise SynthesisError(
-            "no reference was given and this voice brings no speakers",
+            "no reference was given and this voice has no speakers",
             hint="give --reference CLIP: 3 to 10 seconds of the voice to speak in",
         )
     code = find_language(language).code

@@ -1,4 +1,4 @@
-"""How the next code is chosen from the GPT's logits: penalties, temperature, top-k, top-p, one random number.
+"""How the next code is sampled from the GPT's logits: repetition penalty, temperature, top-k, top-p.
 
 All values are tensors, so one compiled loop serves every setting. The order is Hugging Face's, and therefore
 Coqui's: repetition penalty, temperature, top-k, top-p. Sizes: B batch, V vocabulary, K candidates, N steps.
@@ -6,12 +6,14 @@ Coqui's: repetition penalty, temperature, top-k, top-p. Sizes: B batch, V vocabu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from myxtts.config.speaking import Sampling
+from myxtts.errors import ConfigError
 
 
 class SamplingTensors(NamedTuple):
@@ -31,6 +33,18 @@ def sampling_tensors(sampling: Sampling, vocabulary: int) -> SamplingTensors:
     )
 
 
+def per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:
+    """One number for each text of the batch; `name` is for the error."""
+    rows = np.asarray(value, np.int32)
+    if rows.ndim == 0:
+        rows = np.full(batch, rows, np.int32)
+    if rows.shape != (batch,):
+        raise ConfigError(
+            f"{name} has the shape {rows.shape} for a batch of {batch}", hint="give one number, or one for each text"
+        )
+    return rows
+
+
 def random_numbers(seeds_B: np.ndarray, count: int) -> tf.Tensor:
     """[count, B, 1] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
     return tf.stack([tf.random.stateless_uniform([count, 1], [seed, 0]) for seed in seeds_B.tolist()], 1)
@@ -41,7 +55,7 @@ def penalise(logits_BV: tf.Tensor, penalty_BV: tf.Tensor) -> tf.Tensor:
     return tf.minimum(logits_BV * penalty_BV, logits_BV / penalty_BV)
 
 
-def draw(logits_BV: tf.Tensor, sampling: SamplingTensors, uniform_B1: tf.Tensor) -> tf.Tensor:
+def sample(logits_BV: tf.Tensor, sampling: SamplingTensors, uniform_B1: tf.Tensor) -> tf.Tensor:
     """One code for each row: the candidate at which the cumulative probability passes the row's random number."""
     values_BK, codes_BK = tf.math.top_k(logits_BV, sampling.top_k)
     probabilities_BK = tf.nn.softmax(values_BK / sampling.temperature)

@@ -1,13 +1,17 @@
-"""What speaking gives back: the wave, when each word is in it, and what happened on the way. No TensorFlow."""
+"""What speaking returns: the wave, timings of its words and a report; saved as a file or written as a stream."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.audio.io import to_int16, write_audio
+from myxtts.files import writing
 from myxtts.synthesis.timings import WordTiming
 
 
@@ -38,9 +42,9 @@ class SpeechReport:
     """What was not spoken: signs of the text that nothing reads, and what the voice has no token for (signs, or their
     phonemes where the voice reads those)."""
     language_note: str | None = None
-    """In words, why the language may come out wrong; None where nothing speaks against it."""
+    """In words, why the language may come out wrong; None where nothing hints at that."""
     guidance_note: str | None = None
-    """In words, why guidance does this voice no good; None where it does, or is off."""
+    """In words, why classifier-free guidance makes this voice no better; None where it does, or is off."""
     elapsed_s: float = 0.0
     first_sound_s: float | None = None
     """From the call to the first samples."""
@@ -60,7 +64,7 @@ class SpeechReport:
         return self.elapsed_s / self.seconds if self.seconds else None
 
     def lines(self) -> list[str]:
-        """What a person should know; empty where all went well."""
+        """What the user should know; empty where nothing went wrong."""
         lines = [note for note in (self.language_note, self.guidance_note) if note]
         lines += [f"{_short(piece.text)}: {piece.note}" for piece in self.pieces if piece.note]
         if self.unspoken:
@@ -96,9 +100,31 @@ class Speech:
     def seconds(self) -> float:
         return len(self.wave) / self.sample_rate
 
+    def save(self, path: str | Path) -> None:
+        """Write a wav, flac or ogg file, by the suffix; raises `DataError` where it cannot be written."""
+        write_audio(path, self.wave, self.sample_rate)
+
+
+def pcm16(pieces: Iterable[SpokenPiece]) -> Iterator[bytes]:
+    """Little-endian 16-bit samples, one block a piece; pieces without samples make none."""
+    for piece in pieces:
+        if len(piece.wave):
+            yield to_int16(piece.wave).astype("<i2").tobytes()
+
+
+def write_pcm16(pieces: Iterable[SpokenPiece], out: BinaryIO) -> int:
+    """Write each block as soon as it is made, for pipes such as `| aplay -f S16_LE -r 22050`; returns the samples."""
+    samples = 0
+    for block in pcm16(pieces):
+        with writing("the stream"):
+            out.write(block)
+            out.flush()
+        samples += len(block) // 2
+    return samples
+
 
 def _visible(sign: str) -> str:
-    """The sign, or its number where a terminal shows nothing or takes it for an order."""
+    """The character, or its code point where a terminal shows nothing or takes it for a control code."""
     return sign if sign.isprintable() else f"U+{ord(sign):04X}"
 
 

@@ -1,70 +1,116 @@
-"""A voice on disk: weights of the parts that were trained, their configuration and the tokenizer, in one folder.
+"""A voice on disk: weights of the parts that were trained, manifest, configuration, tokenizer and speakers, one folder.
 
-Training writes one into its run (`RUN/voice`), `import-xtts` makes one of published weights, and speaking reads either.
-Only trained parts are stored, so that an untrained decoder can never be mistaken for one that speaks.
+Training writes one into its run (`RUN/voice`), `import-xtts` makes one of published weights, `export_voice` copies one
+to hand on. Only trained parts are stored, so that an untrained decoder can never be mistaken for one that speaks.
+TensorFlow is imported only where parts are built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from myxtts.config.config import XTTSConfig
+from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
+from myxtts.config.speaking import GUIDANCE, WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import CheckpointError
-from myxtts.models.weights import MANIFEST_FILE, assign, read_arrays, read_manifest, save_weights
+from myxtts.files import writing
+from myxtts.models.weights import (
+    MANIFEST_FILE,
+    WEIGHTS_FILE,
+    assign,
+    read_arrays,
+    read_manifest,
+    save_arrays,
+    save_weights,
+)
+from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.references import SPEAKERS_FILE, Speaker, load_speakers
 from myxtts.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE = "config.yaml"
 TOKENIZER_FILE = "tokenizer.json"
 VOICE_FOLDER = "voice"
-LEARNT_ALL_CLIPS = "learnt_all_clips"
-LEARNT_FROM = "learnt_from"
-POSTFILTER = "detail"
+FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE)
+"""What a voice folder holds; speakers are there only where the voice was trained with some."""
+_USUAL_PLACES = ("", "runs", "voices")
+_MOST_LISTED = 8
+_FULL_PRECISION = "dvae/"
+"""A code is the nearest of the DVAE's vectors, so rounding could change codes: these weights keep 32 bits."""
 
 
-def find_voice(path: str | Path) -> Path:
-    """The voice folder that a path means: itself, or the one inside a run."""
-    given = Path(path)
+@dataclass(frozen=True, kw_only=True)
+class Voice:
+    """A voice but for its weights, which a runtime loads."""
+
+    manifest: VoiceManifest
+    config: XTTSConfig
+    tokenizer: Tokenizer
+    sha256: str
+    """Of the weights; saved latents carry it."""
+    speakers: Mapping[str, Speaker]
+
+    @property
+    def longest_text_tokens(self) -> int:
+        """Longer texts are split."""
+        return max(1, min(self.manifest.longest_text_tokens, self.config.model.max_text_tokens))
+
+    @property
+    def sampling(self) -> Sampling:
+        """How its codes are sampled unless the caller says otherwise."""
+        without_guidance = Sampling() if self.manifest.alignment_heads else WITHOUT_ALIGNMENT
+        usual = self.manifest.sampling or without_guidance
+        return replace(usual, guidance=GUIDANCE) if self.manifest.classifier_free_guidance else usual
+
+
+def find_voice(name: str | Path) -> Path:
+    """The voice folder that a name means: the one place where names are resolved.
+
+    A name is a path: of a voice folder, or of a run with one inside. Raises `CheckpointError`, and lists the voices
+    that are near where nothing has that name.
+    """
+    given = Path(name)
     for folder in (given, given / VOICE_FOLDER):
         if (folder / MANIFEST_FILE).is_file():
             return folder
-    if not given.exists():
-        raise CheckpointError(f"{given} does not exist", hint="name a run folder or a voice folder")
+    if given.exists():
+        raise CheckpointError(
+            f"{given} holds no voice: no {MANIFEST_FILE} in it or in {VOICE_FOLDER}/",
+            hint="a run has one as soon as its codec stage is done; myxtts import-xtts makes one of published weights",
+        )
+    near = list(dict.fromkeys(voice for place in _USUAL_PLACES for voice in voices_in(given.parent / place)))
+    more = f" and {len(near) - _MOST_LISTED} more" if len(near) > _MOST_LISTED else ""
+    there = f"; there are: {', '.join(map(str, near[:_MOST_LISTED]))}{more}" if near else ""
     raise CheckpointError(
-        f"{given} holds no voice: no {MANIFEST_FILE} in it or in {VOICE_FOLDER}/",
-        hint="a run has one as soon as its codec stage is done; myxtts import-xtts makes one of published weights",
+        f"there is no voice {str(name)!r}: {given} does not exist", hint=f"name a run folder or a voice folder{there}"
     )
 
 
-def save_voice(
-    folder: Path,
-    model: Any,
-    parts: list[str],
-    config: XTTSConfig,
-    tokenizer: Tokenizer,
-    manifest: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the named parts of the model; the weights come last, and are the old ones or the new whenever it is killed.
+def voices_in(folder: Path) -> list[Path]:
+    """Runs and voice folders directly inside of a folder, by name."""
+    manifests = {*folder.glob(f"*/{MANIFEST_FILE}"), *folder.glob(f"*/{VOICE_FOLDER}/{MANIFEST_FILE}")}
+    return sorted(folder / path.relative_to(folder).parts[0] for path in manifests)
 
-    `manifest` are what speaking should know of the training: `longest_tokens`, `reference_seconds`, `alignment_heads`,
-    `guided`, `languages`, `detail` (gains of `myxtts.audio.postfilter` by part), and for evaluating it `learnt_from`:
-    the clip lists (`PreparedCorpus.clip_list`) of its training corpus.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    config.to_yaml(folder / CONFIG_FILE)
-    tokenizer.save(folder / TOKENIZER_FILE)
-    variables = [variable for part in parts for variable in getattr(model, part).weights]
-    save_weights(folder, variables, {"parts": parts, **(manifest or {})})
+
+def voice_manifest(folder: Path) -> VoiceManifest:
+    """What the folder's manifest says; the defaults, with no parts, where there is no voice yet."""
+    if not (folder / MANIFEST_FILE).is_file():
+        return VoiceManifest()
+    stored = read_manifest(folder)
+    return VoiceManifest.from_metadata(stored.metadata, folder / MANIFEST_FILE, stored.shapes)
 
 
 def read_voice_config(folder: Path) -> XTTSConfig:
     config = XTTSConfig.from_yaml(folder / CONFIG_FILE)
-    # Folders of an earlier import-xtts say it in their manifest.
-    if voice_manifest(folder).get("normed_conditioning"):
+    if voice_manifest(folder).normed_conditioning:
         return replace(config, model=replace(config.model, normed_conditioning=True))
     return config
 
@@ -73,23 +119,33 @@ def read_voice_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder / TOKENIZER_FILE)
 
 
-def voice_manifest(folder: Path) -> dict[str, Any]:
-    """What `save_voice` was told beside the weights; empty where there is no voice yet."""
-    if not (folder / MANIFEST_FILE).is_file():
-        return {}
-    manifest: dict[str, Any] = read_manifest(folder)["metadata"]
-    return manifest
+def read_voice(folder: Path) -> Voice:
+    """All of a voice folder but its weights."""
+    return Voice(
+        manifest=voice_manifest(folder),
+        config=read_voice_config(folder),
+        tokenizer=read_voice_tokenizer(folder),
+        sha256=read_manifest(folder).sha256,
+        speakers=load_speakers(folder),
+    )
 
 
-def learnt_all_clips(folder: Path) -> bool:
+def trained_on_all_clips(folder: Path) -> bool:
     """Whether training held out no clip of its folder, as with --val-data; an exported voice's manifest says so."""
-    return bool(voice_manifest(folder).get(LEARNT_ALL_CLIPS, read_voice_config(folder).data.val_data is not None))
+    known = voice_manifest(folder).trained_on_all_clips
+    return known if known is not None else read_voice_config(folder).data.val_data is not None
 
 
-def voice_parts(manifest: Mapping[str, Any]) -> list[str]:
-    """The parts that a folder has; those of an import are known by their weights."""
-    named: list[str] | None = manifest["metadata"].get("parts")
-    return named if named is not None else list(dict.fromkeys(name.split("/")[0] for name in manifest["weights"]))
+def save_voice(folder: Path, model: Any, manifest: VoiceManifest, config: XTTSConfig, tokenizer: Tokenizer) -> None:
+    """Write the parts of the model that the manifest names.
+
+    The weights come last: whenever this is killed, the folder has the old ones or the new.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config.to_yaml(folder / CONFIG_FILE)
+    tokenizer.save(folder / TOKENIZER_FILE)
+    variables = [variable for part in manifest.parts for variable in getattr(model, part).weights]
+    save_weights(folder, variables, manifest.to_metadata())
 
 
 def missing_to_speak(parts: Collection[str]) -> list[str]:
@@ -97,7 +153,7 @@ def missing_to_speak(parts: Collection[str]) -> list[str]:
     return [part for part in ("conditioning", "gpt") if part not in parts]
 
 
-def build_parts(config: ModelConfig, parts: list[str]) -> SimpleNamespace:
+def build_parts(config: ModelConfig, parts: Iterable[str]) -> SimpleNamespace:
     """The named parts of the model and no others, on the device under whose scope this is called."""
     from myxtts.models.conditioning import Conditioning
     from myxtts.models.dvae import DVAE
@@ -125,8 +181,51 @@ def build_parts(config: ModelConfig, parts: list[str]) -> SimpleNamespace:
     return built
 
 
-def load_parts(folder: Path, model: Any) -> list[str]:
-    """Fill the parts that the folder has, strictly, and say which they are."""
-    parts = voice_parts(read_manifest(folder))
+def load_parts(folder: Path, model: Any) -> tuple[str, ...]:
+    """Fill the parts that the folder has, strictly, and return their names."""
+    parts = voice_manifest(folder).parts
     assign(read_arrays(folder), [variable for part in parts for variable in getattr(model, part).weights])
     return parts
+
+
+def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
+    """Write the voice of a run (or of a voice folder) to `out`, load it from there, and return its weights' path.
+
+    The folder holds nothing of where the voice was trained. `half` stores weights in 16 bits; they are computed with in
+    32 as before. Raises `CheckpointError` where what was written is not what is read back.
+    """
+    folder = find_voice(source)
+    manifest, config, tokenizer = voice_manifest(folder), read_voice_config(folder), read_voice_tokenizer(folder)
+    # Settings of the training would tell of folders on the machine that trained it.
+    kept = XTTSConfig(
+        model=config.model, data=DataConfig(language=config.data.language, text_frontend=tokenizer.frontend)
+    )
+    stored = {name: half_precision(name, value) if half else value for name, value in read_arrays(folder).items()}
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        kept.to_yaml(out / CONFIG_FILE)
+        tokenizer.save(out / TOKENIZER_FILE)
+        if (folder / SPEAKERS_FILE).is_file():
+            shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
+        manifest = replace(manifest, trained_on_all_clips=trained_on_all_clips(folder))
+        path = save_arrays(out, stored, manifest.to_metadata())
+        # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
+        path.chmod((out / CONFIG_FILE).stat().st_mode)
+    built = build_parts(read_voice_config(out).model, manifest.parts)
+    loaded = [variable for part in load_parts(out, built) for variable in getattr(built, part).weights]
+    differing = [v.path for v in loaded if not np.array_equal(v.numpy(), stored[v.path], equal_nan=True)]
+    if differing:
+        raise CheckpointError(
+            f"{out} does not read back as it was written: {len(differing)} weights differ, first {differing[0]}",
+            hint="the disk may be failing: export to another one",
+        )
+    return path
+
+
+def half_precision(name: str, value: NDArray[Any]) -> NDArray[Any]:
+    """The weight as a half export stores it: in 16 bits, unless it decides codes. Raises where 16 bits are too few."""
+    if value.dtype != np.float32 or name.startswith(_FULL_PRECISION):
+        return value
+    if np.abs(value).max(initial=0.0) > np.finfo(np.float16).max:
+        raise CheckpointError(f"{name} has values beyond the range of 16 bits", hint="export the voice without --half")
+    return value.astype(np.float16)

@@ -77,7 +77,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify it; a damaged one is a `CheckpointError` that says what is wrong with it."""
     try:
         arrays = {earlier.checkpoint_name(name): value for name, value in read_arrays(path).items()}
-        metadata = read_manifest(path)["metadata"]
+        metadata = read_manifest(path).metadata
         return Checkpoint(step=metadata["step"], arrays=arrays, state=earlier.settings_of(metadata["state"]))
     except (CheckpointError, KeyError, TypeError) as error:
         reason = error.problem if isinstance(error, CheckpointError) else f"its manifest lacks {error}"

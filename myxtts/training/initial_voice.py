@@ -25,21 +25,18 @@ from myxtts.data.corpora import list_corpus
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
-    LEARNT_FROM,
-    POSTFILTER,
     TOKENIZER_FILE,
     find_voice,
     read_voice_config,
     read_voice_tokenizer,
     voice_manifest,
-    voice_parts,
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.run_folder import RunFolder
-from myxtts.training.stage_order import TRAINED_TO
 from myxtts.training.stages import STAGE_NAMES, needed_with
 from myxtts.training.stages.spec import StageSpec
 
@@ -57,12 +54,12 @@ class InitialVoice:
     model: ModelConfig
     tokenizer: Tokenizer
     parts: tuple[VoicePart, ...]
-    manifest: dict[str, Any]
+    manifest: VoiceManifest
 
     @property
     def aligned(self) -> bool:
         """Whether heads of its GPT were taught where the speech is in the text."""
-        return bool(self.manifest.get("alignment_heads"))
+        return bool(self.manifest.alignment_heads)
 
 
 def read_initial(path: str | Path, run_dir: str | Path | None = None) -> InitialVoice:
@@ -73,16 +70,16 @@ def read_initial(path: str | Path, run_dir: str | Path | None = None) -> Initial
     if run_dir is not None and (begun := _as_begun(path, RunFolder(run_dir))):
         return begun
     folder = find_voice(path)
-    manifest = read_manifest(folder)
+    manifest = voice_manifest(folder)
     model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
-    parts = _in_order(voice_parts(manifest))
-    rows = manifest["weights"].get("gpt/text_embedding/table", {"shape": [tokenizer.size]})["shape"][0]
+    parts = _in_order(manifest.parts)
+    rows = read_manifest(folder).shapes.get("gpt/text_embedding/table", (tokenizer.size,))[0]
     if rows < tokenizer.size:
         raise CheckpointError(
             f"{folder} has {tokenizer.size} text tokens and weights for {rows}",
             hint="use the tokenizer that the weights were trained with",
         )
-    return InitialVoice(folder, model, tokenizer, parts, manifest["metadata"])
+    return InitialVoice(folder, model, tokenizer, parts, manifest)
 
 
 def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
@@ -275,11 +272,16 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     folder.voice.mkdir(parents=True, exist_ok=True)
     config.to_yaml(folder.voice / CONFIG_FILE)
     tokenizer.save(folder.voice / TOKENIZER_FILE)
-    of_another_run = (TRAINED_TO, LEARNT_FROM)
-    manifest = {name: fact for name, fact in voice.manifest.items() if name not in of_another_run}
-    # A part that is left behind, as a mel decoder is, learns anew, and what the old one lacked is not its own.
-    manifest[POSTFILTER] = {part: gains for part, gains in manifest.get(POSTFILTER, {}).items() if part in parts}
-    save_arrays(folder.voice, arrays, {**manifest, "parts": list(parts)})
+    manifest = dataclasses.replace(
+        voice.manifest,
+        parts=parts,
+        # A part that is left behind, as a mel decoder is, is trained anew: the old one's gains are not its own.
+        postfilter={part: gains for part, gains in voice.manifest.postfilter.items() if part in parts},
+        # How another run trained it.
+        trained_to=None,
+        trained_on=(),
+    )
+    save_arrays(folder.voice, arrays, manifest.to_metadata())
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 
 

@@ -1,9 +1,9 @@
-"""What a voice folder gets from the corpus it was trained on: a clip of each speaker, and what speaking should know."""
+"""What a voice folder gets from the corpus it was trained on: a clip of each speaker, and its manifest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.config import XTTSConfig
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.models.gpt import AlignmentHeads
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker
-from myxtts.synthesis.voice import LEARNT_FROM
 from myxtts.training.recipes import recipe_for
 from myxtts.training.stages import GPT
 
@@ -43,31 +43,36 @@ def manifest_of(
     config: XTTSConfig,
     alignment_heads: AlignmentHeads,
     *,
-    learnt_from: Sequence[str] = (),
-) -> dict[str, Any]:
-    """For the manifest of the voice: see `synthesis.voice.save_voice`.
+    trained_on: Sequence[str] = (),
+) -> VoiceManifest:
+    """What training on these clips says of a voice; its parts and how far it is trained are the caller's to add.
 
-    `learnt_from` are the clip lists that the run learnt from before: its corpus may have changed between two stages.
+    `trained_on` are the clip lists that the run was trained on before: its corpus may have changed between two stages.
     """
-    lists = [*learnt_from, *([prepared.clip_list] if prepared.clip_list else [])]
+    lists = [*trained_on, *([prepared.clip_list] if prepared.clip_list else [])]
     tokens = np.asarray(prepared.index.text_tokens)[clips]
-    return {
-        "longest_tokens": int(np.quantile(tokens, LONGEST_SHARE)),
-        "reference_seconds": recipe_for(config, GPT).reference_seconds,
-        "alignment_heads": [[int(layer), int(head)] for layer, head in alignment_heads],
-        "guided": config.training.text_dropout > 0,
-        "languages": [prepared.languages[number] for number in np.unique(prepared.index.language[clips])],
-        LEARNT_FROM: list(dict.fromkeys(lists)),
-    }
+    return VoiceManifest(
+        longest_text_tokens=int(np.quantile(tokens, LONGEST_SHARE)),
+        reference_seconds=recipe_for(config, GPT).reference_seconds,
+        alignment_heads=tuple((int(layer), int(head)) for layer, head in alignment_heads),
+        classifier_free_guidance=config.training.text_dropout > 0,
+        languages=tuple(prepared.languages[number] for number in np.unique(prepared.index.language[clips])),
+        trained_on=tuple(dict.fromkeys(lists)),
+    )
 
 
-def with_inherited(manifest: dict[str, Any], before: dict[str, Any], inherited: Sequence[str]) -> dict[str, Any]:
-    """The manifest of a voice that began as another one: how codes are drawn from it, and what it spoke already."""
+def with_inherited(manifest: VoiceManifest, before: VoiceManifest, inherited: Sequence[str]) -> VoiceManifest:
+    """The manifest of a voice that was fine-tuned from another one, `before`, whose `inherited` parts it took over.
+
+    With the GPT it inherits how codes are sampled, guidance and languages.
+    """
     if "gpt" not in inherited:
         return manifest
-    kept = {"sampling": before["sampling"]} if "sampling" in before else {}
-    if before.get("guided"):
-        kept["guided"] = True
-    # Where it is not known what the voice spoke before, what it speaks now is not known either.
-    known = [*before["languages"], *manifest["languages"]] if before.get("languages") else []
-    return manifest | kept | {"languages": list(dict.fromkeys(known))}
+    # Where it is not known which languages the voice spoke before, they are not known now either.
+    languages = dict.fromkeys([*before.languages, *manifest.languages]) if before.languages else ()
+    return replace(
+        manifest,
+        sampling=before.sampling,
+        classifier_free_guidance=before.classifier_free_guidance or manifest.classifier_free_guidance,
+        languages=tuple(languages),
+    )

@@ -29,8 +29,9 @@ from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import LEARNT_FROM, POSTFILTER, load_parts, read_voice_tokenizer, save_voice, voice_manifest
+from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_manifest
 from myxtts.training import initial_voice
 from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_folder import (
@@ -42,7 +43,6 @@ from myxtts.training.run_folder import (
     without_same_validation_folder,
 )
 from myxtts.training.stage_order import (
-    TRAINED_TO,
     Trained,
     published,
     refuse_without_checkpoints,
@@ -156,7 +156,7 @@ class TrainingRun:
         # Before the corpus is prepared: what is wrong with the devices is said at once.
         apply_plan(self._plan)
         if self._inherited:
-            own = voice_manifest(self._folder.voice).get("parts", self._inherited)
+            own = voice_manifest(self._folder.voice).parts or self._inherited
             initial_voice.check_parts(specs[0], own, str(self.config.training.init_from))
         config = dataclasses.replace(self.config, data=without_same_validation_folder(self.config.data))
         self._train, self._held_out = self._corpora(config)
@@ -273,7 +273,7 @@ class TrainingRun:
             return
         if not set(stages_before(spec.name)) <= set(done):
             voice = self._folder.voice
-            if "gpt" in voice_manifest(voice).get("parts", ()):
+            if "gpt" in voice_manifest(voice).parts:
                 refuse_other_vocabulary(read_voice_tokenizer(voice), self.tokenizer, voice)
             load_parts(voice, trainer.model)
 
@@ -290,31 +290,30 @@ class TrainingRun:
     def _publish(self, trainer: XTTSTrainer, spec: StageSpec) -> None:
         assert trainer.optimizer is not None
         speakers = self._speakers()
-        manifest = self._manifest(trainer) | {TRAINED_TO: [spec.name, trainer.step_number]}
+        manifest = dataclasses.replace(self._manifest(trainer, spec), trained_to=(spec.name, trainer.step_number))
         with trainer.optimizer.averages_in_place(), writing(self._folder.voice, hint=disk_full_hint()):
             save_speakers(self._folder.voice, speakers)
-            save_voice(
-                self._folder.voice, trainer.model, self._parts_after(spec), self.config, self.tokenizer, manifest
-            )
+            save_voice(self._folder.voice, trainer.model, manifest, self.config, self.tokenizer)
 
-    def _manifest(self, trainer: XTTSTrainer) -> dict[str, Any]:
+    def _manifest(self, trainer: XTTSTrainer, spec: StageSpec) -> VoiceManifest:
         """What the voice's manifest says of the training so far."""
         from myxtts.training.publishing import manifest_of, with_inherited
 
         before, stage = voice_manifest(self._folder.voice), trainer.current_stage()
         # A stage that leaves the GPT as it is leaves what is known of its heads.
-        heads = before.get("alignment_heads", ()) if stage.alignment_heads is None else stage.alignment_heads
+        heads = before.alignment_heads if stage.alignment_heads is None else stage.alignment_heads
         manifest = manifest_of(
-            self._train.prepared, self._train.clips, self.config, heads, learnt_from=before.get(LEARNT_FROM, ())
+            self._train.prepared, self._train.clips, self.config, heads, trained_on=before.trained_on
         )
         # What was measured of a part that another stage trained stays true.
-        manifest[POSTFILTER] = {**before.get(POSTFILTER, {}), **stage.postfilter}
+        postfilter = {**before.postfilter, **stage.postfilter}
+        manifest = dataclasses.replace(manifest, parts=self._parts_after(spec), postfilter=postfilter)
         return with_inherited(manifest, before, self._inherited) if self._inherited else manifest
 
-    def _parts_after(self, spec: StageSpec) -> list[str]:
+    def _parts_after(self, spec: StageSpec) -> tuple[str, ...]:
         """What the voice has once the stage is done: inherited parts, those this run trained before, and its own."""
-        before = voice_manifest(self._folder.voice).get("parts", ()) if self._inherited else ()
-        return [part for part in VOICE_PARTS if part in spec.voice_parts or part in before]
+        before = voice_manifest(self._folder.voice).parts if self._inherited else ()
+        return tuple(part for part in VOICE_PARTS if part in spec.voice_parts or part in before)
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of
@@ -334,7 +333,7 @@ class TrainingRun:
         maker = SampleMaker(
             trainer, clips, self._speakers(), self.tokenizer, self._folder.samples, self._events, self._board
         )
-        return lambda spec, step: maker.make(spec.name, step, self._parts_after(spec), self._manifest(trainer))
+        return lambda spec, step: maker.make(spec.name, step, self._manifest(trainer, spec))
 
 
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A sample that fails is a warning and never the end of a run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,18 @@ from myxtts.errors import MyXTTSError
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.synthesis.decoding import CodecDecoder
-from myxtts.synthesis.loaded_voice import Voice, voice_with
+from myxtts.synthesis.hallucinations import HallucinationChecks
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker
-from myxtts.synthesis.synthesizer import Synthesizer, quick_checks
-from myxtts.synthesis.voice import POSTFILTER, missing_to_speak
+from myxtts.synthesis.synthesizer import Synthesizer
+from myxtts.synthesis.tensorflow_model import TensorFlowModel
+from myxtts.synthesis.voice import Voice, missing_to_speak
 from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
+
+ONE_ATTEMPT = HallucinationChecks(retries=0)
+"""Time counts more than the best attempt."""
 
 
 class SampleMaker:
@@ -48,14 +53,15 @@ class SampleMaker:
         self._speakers = {speaker.name: speaker for speaker in speakers}
         self._tokenizer = tokenizer
         self._synthesizer: Synthesizer | None = None
+        self._model: TensorFlowModel | None = None
         self._codec: CodecDecoder | None = None
         self._mel = MelSpectrogram()
 
-    def make(self, stage: Stage, step: int, parts: Sequence[str], manifest: Mapping[str, Any]) -> None:
-        """`parts` are those that the stage leaves trained, `manifest` are what the voice's manifest will say."""
+    def make(self, stage: Stage, step: int, manifest: VoiceManifest) -> None:
+        """A sample of every clip; `manifest` is that of the voice which the stage would publish now."""
         for number, clip in enumerate(self._clips):
             try:
-                wave, rate = self._sample(clip, parts, manifest)
+                wave, rate = self._sample(clip, manifest)
                 name = f"{stage}-{step:07d}-{number + 1}"
                 path = self._folder / f"{name}.wav"
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -67,25 +73,29 @@ class SampleMaker:
                     self._board.mel(f"{stage}/mel_{number + 1}", self._mel_of(wave, rate), step)
             except Exception as error:  # whatever is wrong with a sample, training goes on
                 logger.warning("no sample of %s at step %d: %s", stage, step, _problem(error))
-                logger.debug("what stopped the sample", exc_info=error)
+                logger.debug("the error of the sample", exc_info=error)
 
-    def _sample(self, clip: ClipRecord, parts: Sequence[str], manifest: Mapping[str, Any]) -> tuple[np.ndarray, int]:
-        if missing_to_speak(parts):
+    def _sample(self, clip: ClipRecord, manifest: VoiceManifest) -> tuple[np.ndarray, int]:
+        if missing_to_speak(manifest.parts):
             if self._codec is None:
                 self._codec = CodecDecoder(self._trainer.model.dvae)
-            self._codec.set_postfilter(manifest.get(POSTFILTER, {}).get("dvae"))
+            self._codec.set_postfilter(manifest.postfilter.get("dvae"))
             with tf.device(self._trainer.model_device):
                 return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
-        if self._synthesizer is None or self._synthesizer.voice.names != tuple(parts):
-            voice = self._voice(tuple(parts), manifest)
-            self._synthesizer = Synthesizer(voice, device=self._trainer.model_device)
-        self._synthesizer.weights_changed(manifest.get(POSTFILTER, {}))
-        speech = self._synthesizer.speak(
-            clip.text,
-            reference=[self._reference(clip)],
-            language=clip.language,
-            checks=quick_checks(),
-        )
+        if self._model is None or self._synthesizer is None or self._synthesizer.voice.manifest.parts != manifest.parts:
+            voice = Voice(
+                manifest=manifest,
+                config=self._trainer.config,
+                tokenizer=self._tokenizer,
+                sha256="",
+                speakers=self._speakers,
+            )
+            self._model = TensorFlowModel(voice, self._trainer.model, device=self._trainer.model_device)
+            self._synthesizer = Synthesizer(voice, self._model)
+        self._model.set_postfilter(manifest.postfilter)
+        self._synthesizer.forget_references()
+        reference = [self._reference(clip)]
+        speech = self._synthesizer.speak(clip.text, reference=reference, language=clip.language, checks=ONE_ATTEMPT)
         return speech.wave, speech.sample_rate
 
     def _mel_of(self, wave: np.ndarray, rate: int) -> np.ndarray:
@@ -96,17 +106,6 @@ class SampleMaker:
         speaker = self._speakers.get(clip.speaker)
         wave = clip.wave if speaker is None else speaker.wave
         return np.asarray(wave, np.float32) / 32768.0
-
-    def _voice(self, parts: tuple[str, ...], manifest: Mapping[str, Any]) -> Voice:
-        return voice_with(
-            manifest,
-            parts=self._trainer.model,
-            names=parts,
-            config=self._trainer.config,
-            tokenizer=self._tokenizer,
-            digest="",
-            speakers=self._speakers,
-        )
 
 
 def _problem(error: Exception) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError
-from myxtts.models.weights import MANIFEST_FILE, read_manifest
-from myxtts.synthesis.voice import VOICE_FOLDER, load_parts, voice_manifest, voice_parts
+from myxtts.models.weights import read_manifest
+from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.voice import VOICE_FOLDER, load_parts, voice_manifest
 from myxtts.training.checkpoint import list_checkpoints
 from myxtts.training.run_folder import RunFolder
 from myxtts.training.stages import STAGE_NAMES, STAGES
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from myxtts.models.xtts import XTTS
 
 logger = logging.getLogger(__name__)
-
-TRAINED_TO = "trained_to"
-"""Among the manifest of a voice: the stage and its step that the weights are of."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,16 +41,15 @@ class Trained:
         return cls(STAGE_NAMES.index(stage), step)
 
 
-def published(manifest: Mapping[str, Any], *, inherited: Iterable[str] = ()) -> Trained:
-    """How far the weights of a voice have come, by its manifest.
+def published(manifest: VoiceManifest, *, inherited: Iterable[str] = ()) -> Trained:
+    """How far the weights of a voice are trained, by its manifest.
 
-    Without that entry it is a voice that the run started from, which has learnt nothing here, or one of an
-    earlier version, which tells by its parts which stage it is of.
+    Where the manifest does not say, the voice is one whose parts the run `inherited`, of which nothing was trained
+    here, or one of an earlier version, whose parts tell which stage it is of.
     """
-    if TRAINED_TO in manifest:
-        stage, step = manifest[TRAINED_TO]
-        return Trained.to(stage, step)
-    parts = () if inherited else manifest.get("parts", ())
+    if manifest.trained_to is not None:
+        return Trained.to(*manifest.trained_to)
+    parts = () if inherited else manifest.parts
     learnt = [spec.name for spec in STAGES if spec.purpose in parts]
     return Trained.to(learnt[-1], math.inf) if learnt else Trained(-1, 0)
 
@@ -64,9 +61,9 @@ def stages_before(stage: Stage) -> tuple[Stage, ...]:
 def refuse_without_checkpoints(folder: RunFolder) -> None:
     """A voice that was trained here has checkpoints, unless they are elsewhere: its stage would begin anew over it."""
     manifest = voice_manifest(folder.voice)
-    if TRAINED_TO not in manifest:
+    if manifest.trained_to is None:
         return
-    stage, step = manifest[TRAINED_TO]
+    stage, step = manifest.trained_to
     checkpoints = folder.checkpoints(stage)
     newest = _newest(checkpoints)
     if newest is None:
@@ -120,7 +117,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
     """Step and last step of the newest checkpoint whose manifest can be read."""
     for path in reversed(list_checkpoints(folder)):
         try:
-            metadata = read_manifest(path)["metadata"]
+            metadata = read_manifest(path).metadata
             return metadata["step"], metadata["state"].get("total_steps", metadata["step"])
         except (CheckpointError, KeyError):
             continue
@@ -147,7 +144,7 @@ def load_required_parts(spec: StageSpec, model: XTTS, checkpoint: Path, run_dir:
         return
     around = checkpoint.absolute().parents[2:3]  # RUN/checkpoints/STAGE/step-N, unless --checkpoint-dir was given
     for voice in (folder / VOICE_FOLDER for folder in (*around, run_dir)):
-        if (voice / MANIFEST_FILE).is_file() and set(spec.requires) <= set(voice_parts(read_manifest(voice))):
+        if set(spec.requires) <= set(voice_manifest(voice).parts):
             load_parts(voice, model)
             return
     raise CheckpointError(

@@ -12,9 +12,10 @@ from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.models.gpt import GPT
 from myxtts.models.initialise import initialise_from_scratch
-from myxtts.synthesis.generation import Generated, Generator
+from myxtts.synthesis.generation import Generator
 from myxtts.synthesis.hallucinations import HallucinationChecks, expected_limit, generate_checked
-from myxtts.synthesis.sampling import draw, penalise, sampling_tensors
+from myxtts.synthesis.sampling import penalise, sample, sampling_tensors
+from myxtts.synthesis.speech_model import Generated
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, voice_and_text
 
 LIVELY = Sampling(temperature=1.0, top_k=0, top_p=0.95, repetition_penalty=1.2)
@@ -106,20 +107,20 @@ def test_streamed_chunks_are_the_whole(generator: Generator, chunk: int) -> None
     np.testing.assert_allclose(latents[:, :21], whole.latents_BND[:, :21], atol=1e-4)
 
 
-def test_guided_codes_are_those_that_the_words_make_likelier(gpt: GPT, generator: Generator) -> None:
+def test_guided_codes_have_the_logits_of_classifier_free_guidance(gpt: GPT, generator: Generator) -> None:
     latents, text, lengths = voice_and_text(3)
     guided = Sampling(temperature=0.0, guidance=2.5)
     made = generator.generate(latents, text, lengths, sampling=guided, min_codes=40, max_codes=40)
     generator.generate(latents, text, lengths, sampling=replace(guided, guidance=2), max_codes=1)  # a whole number too
     plain = generator.generate(latents, text, lengths, sampling=Sampling(temperature=0.0), min_codes=40, max_codes=40)
 
-    told, untold = (
+    conditional, unconditional = (
         gpt(latents, text, read, made.codes_BN, made.lengths_B) for read in (lengths, np.zeros_like(lengths))
     )
-    logits = untold.audio_logits_BTV + 2.5 * (told.audio_logits_BTV - untold.audio_logits_BTV)
+    logits = unconditional.audio_logits_BTV + 2.5 * (conditional.audio_logits_BTV - unconditional.audio_logits_BTV)
 
     np.testing.assert_array_equal(made.codes_BN, logits.numpy()[:, :40, : TINY.audio_codes].argmax(-1))
-    np.testing.assert_allclose(made.latents_BND, told.latents_BTD[:, :40], atol=1e-4)
+    np.testing.assert_allclose(made.latents_BND, conditional.latents_BTD[:, :40], atol=1e-4)
     assert made.codes_BN.shape == plain.codes_BN.shape
     assert np.any(made.codes_BN != plain.codes_BN)
 
@@ -171,14 +172,14 @@ def test_unknown_heads_and_misfitting_limits_are_refused(gpt: GPT, generator: Ge
         next(generator.stream(*voice_and_text(1), chunk=0))
 
 
-def test_drawing_follows_the_distribution_within_top_k_and_top_p() -> None:
+def test_sampling_follows_the_distribution_within_top_k_and_top_p() -> None:
     probabilities = np.array([0.5, 0.25, 0.15, 0.07, 0.03])
     count = 4000
     logits_BV = tf.constant(np.tile(np.log(probabilities), (count, 1)), tf.float32)
     uniform_B1 = tf.constant((np.arange(count)[:, None] + 0.5) / count, tf.float32)
 
     def shares(sampling: Sampling) -> np.ndarray:
-        drawn = draw(logits_BV, sampling_tensors(sampling, 5), uniform_B1).numpy()
+        drawn = sample(logits_BV, sampling_tensors(sampling, 5), uniform_B1).numpy()
         return np.bincount(drawn, minlength=5) / count
 
     everything = Sampling(temperature=1.0, top_k=0, top_p=1.0)
@@ -219,7 +220,7 @@ def test_repetition_penalty_makes_spoken_codes_less_likely_whatever_their_sign()
     np.testing.assert_allclose(logits, [[0.5, -8.0, 2.0, -2.0]])
 
 
-def test_runaway_speech_is_tried_again_then_cut_and_said(generator: Generator) -> None:
+def test_speech_that_does_not_stop_is_tried_again_then_cut_and_noted(generator: Generator) -> None:
     """An untrained model under greedy sampling loops or never stops."""
     latents, text, lengths = voice_and_text(2)
     checks = HallucinationChecks(codes_per_token=4.0, spare_codes=30, retries=2)

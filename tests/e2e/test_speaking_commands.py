@@ -92,7 +92,7 @@ def test_a_codec_is_evaluated_alone_but_speaks_no_texts(tmp_path: Path) -> None:
 
     assert evaluate.is_codec_alone(voice)
     assert not evaluate.is_codec_alone(write_voice(tmp_path / "whole"))
-    with pytest.raises(SynthesisError, match=r"--texts cannot be spoken: the gpt of .*run has not learnt yet"):
+    with pytest.raises(SynthesisError, match=r"--texts cannot be spoken: the gpt of .*run is not trained yet"):
         evaluate.refuse_early(evaluate.EvaluateOptions(voice=voice, data=Path(), texts=tmp_path / "texts.txt"))
 
 

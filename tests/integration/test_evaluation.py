@@ -12,17 +12,18 @@ from myxtts.data.prepare import prepare
 from myxtts.evaluation.evaluate import CodecAlone, Item
 from myxtts.evaluation.items import held_out_items, text_items
 from myxtts.evaluation.metrics import Metrics
-from myxtts.evaluation.phones import PhoneRecogniser, clips_to_learn
+from myxtts.evaluation.phones import PhoneRecogniser, training_clips
 from myxtts.evaluation.run import evaluate_into
 from myxtts.synthesis.hallucinations import HallucinationChecks
-from myxtts.synthesis.loaded_voice import load_codec
+from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.synthesizer import Synthesizer
+from myxtts.synthesis.tensorflow_model import load_codec
 from tests.corpus_maker import make_ljspeech, settings
-from tests.voice_maker import make_voice, noise
+from tests.voice_maker import make_voice, noise, open_on_cpu
 
 
 class Deaf:
-    """Hears one word in everything."""
+    """Transcribes one word, whatever is spoken."""
 
     name = "deaf"
     languages = frozenset({"en"})
@@ -43,7 +44,7 @@ class Loudness:
 
 @pytest.fixture(scope="module")
 def synthesizer(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
-    return Synthesizer(make_voice(tmp_path_factory.mktemp("voice"), ["dvae", "conditioning", "gpt"]))
+    return open_on_cpu(make_voice(tmp_path_factory.mktemp("voice"), ["dvae", "conditioning", "gpt"]))
 
 
 def test_every_version_of_every_item_is_evaluated_and_written(synthesizer: Synthesizer, tmp_path: Path) -> None:
@@ -83,7 +84,8 @@ def test_the_voice_is_evaluated_with_the_checks_that_were_asked_for(synthesizer:
 
     def seconds(checks: HallucinationChecks | None) -> float:
         folder = tmp_path / ("bare" if checks is None else "checked")
-        result = evaluate_into(folder, "A test", synthesizer, Metrics(recogniser=Deaf()), [item], {}, checks=checks)
+        options = SpeakingOptions(checks=checks)
+        result = evaluate_into(folder, "A test", synthesizer, Metrics(recogniser=Deaf()), [item], {}, options)
         return float(json.loads(result.json.read_text(encoding="utf-8"))["utterances"][0]["seconds"])
 
     # This voice was never trained: it goes on for as long as it may.
@@ -120,13 +122,13 @@ def test_items_are_held_out_clips_with_another_clip_of_their_speaker(tmp_path: P
     assert len(held_out_items(prepared, 5, all_clips=True)) == 5
 
 
-def test_the_phone_recogniser_never_learns_a_clip_that_is_evaluated_though_one_was_refused(tmp_path: Path) -> None:
+def test_the_phone_recogniser_is_not_trained_on_evaluated_clips_though_one_was_refused(tmp_path: Path) -> None:
     lengths = [0.1, *(0.6 for _ in range(80))]  # the first is too short
     corpus = make_ljspeech(tmp_path / "corpus", seconds=lengths)
     prepared = prepare(str(corpus), settings(tmp_path / "cache"), workers=1)
     ipa_of = {f"clip_{number}": f"clip_{number}" for number in range(80)}  # nothing is known of the last
 
-    learnt = [clip.ipa for clip in clips_to_learn(prepared, ipa_of)]
+    learnt = [clip.ipa for clip in training_clips(prepared, ipa_of)]
 
     evaluated = {item.id for item in held_out_items(prepared, 100)}
     assert len(evaluated) == 4

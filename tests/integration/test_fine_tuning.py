@@ -14,25 +14,26 @@ import pytest
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import CheckpointError, OutputError, UsageError
 from myxtts.models.weights import read_arrays, read_manifest
-from myxtts.synthesis.loaded_voice import load_voice
-from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.voice import (
     CONFIG_FILE,
-    learnt_all_clips,
+    export_voice,
+    half_precision,
+    read_voice,
     read_voice_config,
     read_voice_tokenizer,
+    trained_on_all_clips,
     voice_manifest,
 )
 from tests.corpus_maker import make_ljspeech
 from tests.processes import run_script
-from tests.voice_maker import make_voice, noise
+from tests.voice_maker import make_voice, noise, open_on_cpu
 
 SPEAKING = ["dvae", "conditioning", "gpt"]
 
 
 @pytest.fixture(scope="module")
 def voice(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_voice(tmp_path_factory.mktemp("voice"), SPEAKING, learnt_from=["clips of mine"])
+    return make_voice(tmp_path_factory.mktemp("voice"), SPEAKING, trained_on=("clips of mine",))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ from myxtts.data.batching import batches
 from myxtts.monitoring.events import EventLog
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
-from myxtts.synthesis.loaded_voice import load_voice
+from myxtts.synthesis.voice import build_parts, load_parts, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import load_tokenizer
 from myxtts.training.initial_voice import resolved_config
 from myxtts.training.recipes import recipe_for
@@ -92,7 +93,8 @@ source = batches(prepared, config=config.data, seed=0, clips=clips, augmentation
 given = [next(source) for _ in range(3)]
 
 def loss_of(folder, batch):
-    parts = load_voice(folder).parts
+    parts = build_parts(read_voice_config(Path(folder)).model, voice_manifest(Path(folder)).parts)
+    load_parts(Path(folder), parts)
     stage = GPTStage(parts.gpt, parts.conditioning, parts.dvae)
     objective = stage.objective(stage.process(batch), seed=None, step=None)
     return sum(float(term.mean) * term.weight for term in objective.terms.values())
@@ -115,7 +117,7 @@ def test_a_run_starts_at_the_voices_loss_and_a_stopped_one_continues_from_its_ch
     assert seen["losses"][2] == pytest.approx(seen["halfway"], rel=1e-5)
     assert seen["losses"][2] != pytest.approx(seen["from_start"], rel=1e-3)
     before, after = read_arrays(voice), read_arrays(tmp_path / "run" / "voice")
-    assert read_manifest(tmp_path / "run" / "voice")["metadata"]["parts"] == SPEAKING
+    assert voice_manifest(tmp_path / "run" / "voice").parts == tuple(SPEAKING)
     for name in before:
         assert np.array_equal(before[name], after[name]) == name.startswith("dvae/"), name
 
@@ -132,7 +134,7 @@ def with_scales(folder: Path, source: Path, *, normed: bool) -> Path:
     read_voice_tokenizer(source).save(folder / TOKENIZER_FILE)
     arrays: dict[str, Any] = read_arrays(source)
     arrays["dvae/mel_scale"] = np.linspace(1.5, 6.0, 80, dtype=np.float32)
-    save_arrays(folder, arrays, read_manifest(source)["metadata"])
+    save_arrays(folder, arrays, read_manifest(source).metadata)
     return folder
 
 
@@ -142,7 +144,7 @@ def test_training_hears_a_reference_exactly_as_speaking_does(voice: Path, tmp_pa
     wave = noise(1.5, 3)
     heard = {}
     for normed in (True, False):
-        synthesizer = Synthesizer(with_scales(tmp_path / f"normed-{normed}", voice, normed=normed))
+        synthesizer = open_on_cpu(with_scales(tmp_path / f"normed-{normed}", voice, normed=normed))
         parts = synthesizer.voice.parts
         stage = GPTStage(parts.gpt, parts.conditioning, parts.dvae)
         lengths = np.array([len(wave)], np.int32)
@@ -183,14 +185,14 @@ def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Pa
     before, after = read_arrays(voice), read_arrays(tmp_path / "out")
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    exported = load_voice(tmp_path / "out")
-    assert (exported.longest_tokens, list(exported.speakers)) == (60, ["anna", "omid"])
+    exported = read_voice(tmp_path / "out")
+    assert (exported.longest_text_tokens, list(exported.speakers)) == (60, ["anna", "omid"])
     assert exported.config.training == XTTSConfig().training
     assert (exported.config.data.train_data, exported.config.data.val_data) == (None, None)
-    assert learnt_all_clips(tmp_path / "out"), "no clip of its training folder was held out"
-    assert learnt_all_clips(tmp_path / "again")
-    assert not learnt_all_clips(voice)
-    assert voice_manifest(tmp_path / "again")["learnt_from"] == ["clips of mine"]
+    assert trained_on_all_clips(tmp_path / "out"), "no clip of its training folder was held out"
+    assert trained_on_all_clips(tmp_path / "again")
+    assert not trained_on_all_clips(voice)
+    assert voice_manifest(tmp_path / "again").trained_on == ("clips of mine",)
     with pytest.raises(UsageError, match="not an empty folder"):
         main([str(tmp_path / "run"), str(tmp_path / "out")])
     with pytest.raises(OutputError, match=r"config\.yaml/out cannot be written"):
@@ -198,14 +200,12 @@ def test_an_exported_voice_has_the_weights_and_nothing_of_the_training(voice: Pa
 
 
 def test_a_half_export_is_half_as_large_and_speaks_the_same_but_for_rounding(voice: Path, tmp_path: Path) -> None:
-    from myxtts.synthesis.exporting import export_voice
-
     export_voice(voice, tmp_path / "half", half=True)
 
     stored, before = read_arrays(tmp_path / "half"), read_arrays(voice)
     for name, value in stored.items():
         assert value.dtype == (np.float32 if name.startswith("dvae/") else np.float16), name
-    half, whole = (Synthesizer(folder) for folder in (tmp_path / "half", voice))
+    half, whole = (open_on_cpu(folder) for folder in (tmp_path / "half", voice))
     wave = noise(1.0, 4).astype(np.float32) / 32768.0
     difference = half.latents([wave]).latents_LD - whole.latents([wave]).latents_LD
     assert 0 < np.abs(difference).max() < 0.02
@@ -214,7 +214,5 @@ def test_a_half_export_is_half_as_large_and_speaks_the_same_but_for_rounding(voi
 
 
 def test_values_beyond_16_bits_are_not_stored_in_16_bits(tmp_path: Path) -> None:
-    from myxtts.synthesis.exporting import _halved
-
     with pytest.raises(CheckpointError, match="gpt/x has values beyond the range of 16 bits"):
-        _halved("gpt/x", np.array([1e6], np.float32))
+        half_precision("gpt/x", np.array([1e6], np.float32))

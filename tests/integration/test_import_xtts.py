@@ -13,12 +13,11 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.speaking import Sampling
 from myxtts.errors import CheckpointError, ConfigError, OutputError, UsageError
 from myxtts.synthesis.hallucinations import HallucinationChecks
-from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.text.tokenizer import load_tokenizer
 from tests.golden import formula, gpt_case
 from tests.golden.cases import DVAE
 from tests.pth_writer import tensor, write, write_state
-from tests.voice_maker import noise
+from tests.voice_maker import noise, open_on_cpu
 
 MODEL_ARGS = {
     "gpt_layers": gpt_case.LAYERS,
@@ -109,7 +108,7 @@ def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_the
     published: Path, tmp_path: Path
 ) -> None:
     main([str(published), str(tmp_path / "out")])
-    synthesizer = Synthesizer(tmp_path / "out")
+    synthesizer = open_on_cpu(tmp_path / "out")
     reference = noise(2.0, 1).astype(np.float32) / 32768
 
     # The golden GPT has few text positions: one short word.
@@ -119,7 +118,7 @@ def test_an_imported_voice_speaks_and_its_references_are_read_as_coqui_reads_the
     assert synthesizer.voice.sampling == Sampling(temperature=0.75, repetition_penalty=7.0)
     assert speech.sample_rate == 24000
     assert speech.seconds > 0
-    assert "en" in synthesizer.voice.languages
+    assert "en" in synthesizer.voice.manifest.languages
     assert speech.report.language_note is None
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.runtime.seeds import seed_everything
-from myxtts.synthesis.hallucinations import Spoken
 from myxtts.models.mel_decoder import SpokenText
 from myxtts.synthesis.decoding import TrainedMelDecoder
+from myxtts.synthesis.speech_model import CheckedCodes
 from myxtts.training.checkpoint import Checkpoint
 from myxtts.training.stages import stage_named
 from myxtts.training.stages import mel_decoder
@@ -87,7 +87,8 @@ decoder = TrainedMelDecoder(model.mel_decoder, model.dvae)
 count = int(code_lengths[0])
 def wave_with(spoken_token):
     made = (codes.numpy()[0, :count], clean["latents"].numpy()[0, :count], spoken_token)
-    return decoder.decode(Spoken(*made, fault=None, attempts=1, cut_codes=0, note=None), list(range(4, 12)), None, 1.0)
+    checked = CheckedCodes(*made, fault=None, attempts=1, cut_codes=0, note=None)
+    return decoder.decode(checked, list(range(4, 12)), None, 1.0)
 # The last code is of the text's stop token, which stands behind the text.
 wave = wave_with(np.append(host["alignment"][0, : count - 1], 8))
 without = wave_with(np.zeros(0, "int32"))

@@ -30,6 +30,7 @@ from myxtts.errors import CheckpointError, OutputError
 from myxtts.models.weights import read_arrays
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import save_voice, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training import run as runs
@@ -94,8 +95,8 @@ said["the_voices_loss"] = stages[-1].validate()["loss"]
 shutil.rmtree(folder.voice)
 train("published_late", stage="codec", max_steps=3)
 said["published_late_whole"] = same(voice, read_arrays(folder.voice)) and same(voice, learnt())
-said["trained_to"] = voice_manifest(folder.voice).get("trained_to")
-said["learnt_from"] = voice_manifest(folder.voice).get("learnt_from")
+said["trained_to"] = voice_manifest(folder.voice).trained_to
+said["trained_on"] = voice_manifest(folder.voice).trained_on
 said["clip_list"] = stages[-1].data.train.prepared.clip_list
 said["learnt_and_held_out"] = [stages[-1].data.train.clips.tolist(), stages[-1].data.held_out.clips.tolist()]
 said["val_data"] = XTTSConfig.from_yaml(folder.config).data.val_data
@@ -110,7 +111,6 @@ train("voice_on_full_disk", stage="codec", max_steps=3)
 train("after_full_disk", stage="codec", max_steps=3)
 
 # A GPT has learnt from that codec, with the vocabulary of another corpus.
-parts = ["dvae", "conditioning", "gpt"]
 config = stages[-1].config
 state = {{"total_steps": 2, "config": as_plain_values(config), "vocabulary": "of another corpus"}}
 save_checkpoint(folder.checkpoints("gpt"), Checkpoint(2, {{"weight": np.zeros(1, np.float32)}}, state))
@@ -118,7 +118,8 @@ train("earlier_stage", stage="codec", max_steps=5)
 said["earlier_stage_left"] = same(voice, read_arrays(folder.voice))
 train("gpt_checkpoint", stage="gpt", max_steps=2)
 other = train_tokenizer("characters", [("another letter: \u00e9", "en")])
-save_voice(folder.voice, stages[-1].trainer.model, parts, config, other, {{"trained_to": ["gpt", 2]}})
+manifest = VoiceManifest(parts=("dvae", "conditioning", "gpt"), trained_to=("gpt", 2))
+save_voice(folder.voice, stages[-1].trainer.model, manifest, config, other)
 train("gpt_in_voice", stage="decoder", max_steps=1)
 print(json.dumps(said))
 """
@@ -205,5 +206,5 @@ def test_a_run_that_is_validated_with_its_own_folder_holds_out_clips_of_it(said:
     assert said["val_data"] is None, "later commands must know that clips were held out"
 
 
-def test_a_voice_knows_which_clips_it_learnt_from(said: dict[str, Any]) -> None:
-    assert said["learnt_from"] == [said["clip_list"]]
+def test_a_voice_knows_which_clips_it_was_trained_on(said: dict[str, Any]) -> None:
+    assert said["trained_on"] == [said["clip_list"]]

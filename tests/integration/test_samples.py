@@ -10,6 +10,7 @@ import pytest
 
 from myxtts.data.records import ClipRecord
 from myxtts.monitoring.events import EventLog
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.training.samples import SampleMaker
 from tests.processes import run_script
 from tests.small_model import SIZES
@@ -20,6 +21,7 @@ import numpy as np
 from myxtts.config.config import XTTSConfig
 from myxtts.data.records import ClipRecord
 from myxtts.monitoring.events import EventLog
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training.samples import SampleMaker
 from myxtts.training.trainer import XTTSTrainer
@@ -30,17 +32,17 @@ trainer = XTTSTrainer(XTTSConfig(model_size="tiny", text_vocab=tokenizer.size, *
 wave = np.random.default_rng(0).integers(-4000, 4000, 44100).astype(np.int16)
 clip = ClipRecord(wave, np.array([4], np.int32), "a", "?!", "anna", "en")
 maker = SampleMaker(trainer, [clip], [], tokenizer, folder / "samples", EventLog(folder / "events.jsonl"), None)
-parts = ["dvae", "conditioning", "gpt"]
+manifest = VoiceManifest(parts=("dvae", "conditioning", "gpt"))
 
-maker.make("gpt", 1, parts, {{}})
-heard = maker._synthesizer.latents([maker._reference(clip)])
+maker.make("gpt", 1, manifest)
+encoded = maker._synthesizer.latents([maker._reference(clip)])
 for weight in trainer.model.conditioning.trainable_variables:
     weight.assign(weight + 0.1)
-maker.make("gpt", 2, parts, {{}})
-heard_anew = maker._synthesizer.latents([maker._reference(clip)])
+maker.make("gpt", 2, manifest)
+encoded_anew = maker._synthesizer.latents([maker._reference(clip)])
 
 assert not (folder / "samples").exists()
-assert not np.allclose(heard.latents_LD, heard_anew.latents_LD)
+assert not np.allclose(encoded.latents_LD, encoded_anew.latents_LD)
 print("anew")
 """
 
@@ -62,6 +64,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.data.records import ClipRecord
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.tensorboard import TensorBoardWriter
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.training.samples import SampleMaker
 from myxtts.training.trainer import XTTSTrainer
 
@@ -71,7 +74,7 @@ wave = np.random.default_rng(0).integers(-4000, 4000, 44100).astype(np.int16)
 clip = ClipRecord(wave, np.array([4], np.int32), "a", "?!", "anna", "en")
 with TensorBoardWriter(folder / "board") as board:
     maker = SampleMaker(trainer, [clip], [], None, folder / "samples", EventLog(folder / "events.jsonl"), board)
-    maker.make("codec", 7, ["dvae"], {{}})
+    maker.make("codec", 7, VoiceManifest(parts=("dvae",)))
 
 written = read_audio(folder / "samples" / "codec-0000007-1.wav")
 seen = EventAccumulator(str(folder / "board"), size_guidance={{"tensors": 0}})
@@ -84,7 +87,7 @@ print("seen")
 """
 
 
-def test_a_sample_is_heard_and_seen_in_tensorboard(tmp_path: Path) -> None:
+def test_a_sample_has_audio_and_a_mel_in_tensorboard(tmp_path: Path) -> None:
     script = ON_THE_BOARD.format(folder=str(tmp_path), sizes=SIZES)
 
     assert run_script(script).strip().endswith("seen")
@@ -97,6 +100,6 @@ def test_a_sample_that_fails_in_a_way_nobody_foresaw_is_a_warning(
     broken: Any = object()
     maker = SampleMaker(broken, [clip], [], None, tmp_path / "samples", EventLog(tmp_path / "events.jsonl"), None)
 
-    maker.make("codec", 7, [], {})
+    maker.make("codec", 7, VoiceManifest())
 
     assert "no sample of codec at step 7: AttributeError" in caplog.text

@@ -19,8 +19,7 @@ import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.models import layers
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded
-from myxtts.synthesis.generation import Generator
-from myxtts.synthesis.generation_request import new_request
+from myxtts.synthesis.generation import Generator, new_request
 from myxtts.models.hifigan import samples_of
 from myxtts.models.xtts import XTTS
 from myxtts.synthesis.decoding import CodecDecoder

@@ -21,12 +21,13 @@ from myxtts.config.speaking import GUIDANCE, Sampling
 from myxtts.errors import ConfigError, OutputError, SynthesisError
 from myxtts.models.gpt import GPT
 from myxtts.synthesis.hallucinations import HallucinationChecks
-from myxtts.synthesis.loaded_voice import load_voice
-from myxtts.synthesis.speech import SpeechReport
-from myxtts.synthesis.streaming import pcm16
+from myxtts.synthesis.options import SpeakingOptions
+from myxtts.synthesis.speech import SpeechReport, pcm16
 from myxtts.synthesis.synthesizer import Synthesizer
+from myxtts.synthesis.tensorflow_model import TensorFlowModel
+from myxtts.synthesis.voice import read_voice
 from tests.awkward_texts import AWKWARD, UNSPOKEN
-from tests.voice_maker import make_voice, noise
+from tests.voice_maker import make_voice, noise, open_on_cpu
 
 QUICK = HallucinationChecks(retries=0)
 CURT = HallucinationChecks(retries=0, codes_per_token=0.5, spare_codes=4)
@@ -39,14 +40,14 @@ def voice_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_voice(
         tmp_path_factory.mktemp("voice"),
         ["dvae", "conditioning", "gpt"],
-        alignment_heads=[[0, 0], [1, 0]],
-        languages=["en", "fa"],
+        alignment_heads=((0, 0), (1, 0)),
+        languages=("en", "fa"),
     )
 
 
 @pytest.fixture(scope="module")
 def synthesizer(voice_folder: Path) -> Synthesizer:
-    return Synthesizer(voice_folder)
+    return open_on_cpu(voice_folder)
 
 
 @pytest.mark.parametrize(("text", "language"), AWKWARD, ids=lambda value: repr(value)[:24])
@@ -67,7 +68,7 @@ def test_an_awkward_text_is_spoken_or_refused_and_every_piece_is_accounted_for(
     assert all(piece.attempts or piece.note or not piece.text.strip() for piece in speech.report.pieces)
 
 
-def test_a_language_that_the_voice_never_learnt_is_spoken_with_a_warning(synthesizer: Synthesizer) -> None:
+def test_a_language_that_the_voice_was_not_trained_on_is_spoken_with_a_warning(synthesizer: Synthesizer) -> None:
     notes = {
         language: synthesizer.speak("one", language=language, checks=CURT).report.lines() for language in ("en", "de")
     }
@@ -81,7 +82,7 @@ def test_what_cannot_be_written_is_no_text_that_was_not_spoken(synthesizer: Synt
     options = SynthOptions(voice=Path(), out=tmp_path / "a.wav", report=tmp_path / "report.json")
 
     with pytest.raises(OutputError, match=r"report-001\.json cannot be written"):
-        speak_all(synthesizer, options, ["one", "two"])
+        speak_all(synthesizer, options, SpeakingOptions(), ["one", "two"])
 
 
 def test_a_seed_repeats_itself_and_another_one_differs(synthesizer: Synthesizer) -> None:
@@ -121,11 +122,11 @@ def test_speed_shortens_speech_without_changing_what_is_said(synthesizer: Synthe
     assert usual / fast == pytest.approx(1.5, rel=0.1)
 
 
-def test_guidance_is_noted_where_the_voice_never_learnt_without_a_text(synthesizer: Synthesizer) -> None:
+def test_guidance_is_noted_where_the_voice_was_trained_without_text_dropout(synthesizer: Synthesizer) -> None:
     guided = synthesizer.speak("Hello.", checks=QUICK, sampling=Sampling(guidance=2.0))
 
-    assert not synthesizer.voice.guided
-    assert any("--guidance does this voice no good" in line for line in guided.report.lines())
+    assert not synthesizer.voice.manifest.classifier_free_guidance
+    assert any("--guidance makes this voice no better" in line for line in guided.report.lines())
     assert synthesizer.speak("Hello.", checks=QUICK).report.guidance_note is None
 
 
@@ -139,7 +140,7 @@ def test_a_stream_whose_listener_left_keeps_its_report_and_timings(
     with os.fdopen(writer, "wb", buffering=0) as left:
         monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=left))
         with pytest.raises(BrokenPipeError):
-            speak_all(synthesizer, options, ["Hello."])
+            speak_all(synthesizer, options, SpeakingOptions(), ["Hello."])
 
     assert "elapsed_s" in json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert (tmp_path / "words.json").is_file()
@@ -198,12 +199,12 @@ def test_a_codec_alone_cannot_speak(tmp_path: Path) -> None:
     folder = make_voice(tmp_path, ["dvae"])
 
     with pytest.raises(SynthesisError, match="no conditioning"):
-        load_voice(folder)
+        open_on_cpu(folder)
 
 
 def test_a_voice_with_a_decoder_speaks_at_24_khz(tmp_path: Path) -> None:
     folder = make_voice(tmp_path, ["conditioning", "gpt", "speaker_encoder", "hifigan"])
-    synthesizer = Synthesizer(folder)
+    synthesizer = open_on_cpu(folder)
 
     speech = synthesizer.speak("Hello.", checks=QUICK, sampling=Sampling(temperature=0.9))
 
@@ -215,7 +216,12 @@ def test_a_voice_with_a_decoder_speaks_at_24_khz(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def decoding_voice(tmp_path_factory: pytest.TempPathFactory) -> Synthesizer:
     parts = ["conditioning", "gpt", "speaker_encoder", "hifigan"]
-    return Synthesizer(make_voice(tmp_path_factory.mktemp("decoding"), parts))
+    return open_on_cpu(make_voice(tmp_path_factory.mktemp("decoding"), parts))
+
+
+def networks_of(synthesizer: Synthesizer) -> TensorFlowModel:
+    assert isinstance(synthesizer.model, TensorFlowModel)
+    return synthesizer.model
 
 
 VARIED = Sampling(temperature=1.0, top_p=1.0, top_k=0)
@@ -250,7 +256,7 @@ def test_a_stream_in_parts_has_the_samples_of_the_whole(
     assert [piece.seconds for piece in report.pieces] == [piece.seconds for piece in whole.report.pieces]
 
 
-def test_a_fault_is_tried_again_while_nothing_was_heard_and_cut_afterwards(decoding_voice: Synthesizer) -> None:
+def test_a_fault_is_tried_again_while_nothing_was_yielded_and_cut_afterwards(decoding_voice: Synthesizer) -> None:
     def report_with(**limits: float) -> SpeechReport:
         report = SpeechReport()
         checks = HallucinationChecks(retries=1, spare_codes=0, **limits)
@@ -267,7 +273,7 @@ def test_a_fault_is_tried_again_while_nothing_was_heard_and_cut_afterwards(decod
 
 def test_a_pause_in_the_middle_does_not_end_a_stream(decoding_voice: Synthesizer) -> None:
     checks = HallucinationChecks(retries=0, codes_per_token=100, loop_codes=10)
-    with pausing_at(decoding_voice.voice.parts.gpt, range(25, 45)):
+    with pausing_at(networks_of(decoding_voice).parts.gpt, range(25, 45)):
         whole = decoding_voice.speak("Hello there.", checks=checks, sampling=VARIED)
         report = SpeechReport()
         streamed = np.concatenate(
@@ -296,8 +302,8 @@ def pausing_at(gpt: GPT, positions: range) -> Iterator[None]:
             variable.assign(value)
 
 
-def test_a_loop_is_not_heard_in_a_stream(decoding_voice: Synthesizer) -> None:
-    bias = decoding_voice.voice.parts.gpt.audio_head.bias
+def test_a_stream_yields_no_loop(decoding_voice: Synthesizer) -> None:
+    bias = networks_of(decoding_voice).parts.gpt.audio_head.bias
     usual = bias.numpy()
     bias.assign(np.where(np.arange(len(usual)) == 7, 100.0, usual))
     report = SpeechReport()
@@ -312,49 +318,53 @@ def test_a_loop_is_not_heard_in_a_stream(decoding_voice: Synthesizer) -> None:
 def count_codes(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Codes of each chunk, written down when the generator has made it."""
     made: list[int] = []
-    original = synthesizer._generator.stream
+    generator = networks_of(synthesizer).generator
+    original = generator.stream
 
     def watched(*arguments: Any, **options: Any) -> Iterator[Any]:
         for chunk in original(*arguments, **options):
             made.append(int(chunk.lengths_B[0]))
             yield chunk
 
-    monkeypatch.setattr(synthesizer._generator, "stream", watched)
+    monkeypatch.setattr(generator, "stream", watched)
     return made
 
 
 def test_only_a_voice_without_alignments_has_a_penalty_on_repetition(tmp_path: Path) -> None:
-    plain = load_voice(make_voice(tmp_path / "plain", ["dvae", "conditioning", "gpt"]))
-    aligned = load_voice(make_voice(tmp_path / "aligned", ["dvae", "conditioning", "gpt"], alignment_heads=[[1, 0]]))
+    plain = read_voice(make_voice(tmp_path / "plain", ["dvae", "conditioning", "gpt"]))
+    aligned = read_voice(make_voice(tmp_path / "aligned", ["dvae", "conditioning", "gpt"], alignment_heads=((1, 0),)))
 
     assert plain.sampling.repetition_penalty == 2.0
     assert aligned.sampling.repetition_penalty == 1.0
 
 
 @pytest.mark.parametrize("part", ["dvae", "mel_decoder"])
-def test_detail_is_given_back_by_the_part_that_makes_the_mels(tmp_path: Path, part: str) -> None:
+def test_the_postfilter_is_that_of_the_part_that_makes_the_mels(tmp_path: Path, part: str) -> None:
     parts = [*dict.fromkeys(["dvae", "conditioning", "gpt", part])]
     gains = {part: [1.0] * 10 + [2.0] * 70}
-    speaker = Synthesizer(make_voice(tmp_path, parts, detail=gains))
+    speaker = open_on_cpu(make_voice(tmp_path, parts, postfilter=gains))
 
     def spoken() -> np.ndarray:
         return speaker.speak("hello", speaker="anna", checks=CURT).wave
 
     sharp = spoken()
-    speaker.weights_changed({})
+    networks_of(speaker).set_postfilter({})
     smooth = spoken()
-    speaker.weights_changed(gains)
+    networks_of(speaker).set_postfilter(gains)
 
     assert len(sharp) != len(smooth) or np.abs(sharp - smooth).max() > 0.01
     np.testing.assert_array_equal(spoken(), sharp)
 
 
-def test_only_a_voice_that_learnt_to_speak_without_a_text_is_guided(tmp_path: Path) -> None:
+def test_only_a_voice_that_was_trained_with_text_dropout_speaks_with_guidance(tmp_path: Path) -> None:
     parts = ["dvae", "conditioning", "gpt"]
-    plain = load_voice(make_voice(tmp_path / "plain", parts, alignment_heads=[[1, 0]], guided=False))
-    guided = load_voice(make_voice(tmp_path / "guided", parts, alignment_heads=[[1, 0]], guided=True))
+    plain = read_voice(make_voice(tmp_path / "plain", parts, alignment_heads=((1, 0),)))
+    guided = read_voice(
+        make_voice(tmp_path / "guided", parts, alignment_heads=((1, 0),), classifier_free_guidance=True)
+    )
 
     assert plain.sampling.guidance == 1.0
     assert guided.sampling == dataclasses.replace(plain.sampling, guidance=GUIDANCE)
-    published = make_voice(tmp_path / "published", parts, guided=True, sampling={"temperature": 0.75, "top_k": 9})
-    assert load_voice(published).sampling == Sampling(temperature=0.75, top_k=9, guidance=GUIDANCE)
+    sampling = Sampling(temperature=0.75, top_k=9)
+    published = make_voice(tmp_path / "published", parts, classifier_free_guidance=True, sampling=sampling)
+    assert read_voice(published).sampling == Sampling(temperature=0.75, top_k=9, guidance=GUIDANCE)

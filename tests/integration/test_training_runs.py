@@ -172,6 +172,6 @@ def test_all_stages_and_the_aligner_run_over_replicas_in_one_command(corpus: Pat
     require_the_documented_log(result.stderr)
     parts = {"dvae", "conditioning", "gpt", "mel_decoder"}
     require_busy_shares_and_a_voice(folder, parts, {"/CPU:1", "/CPU:2", "/CPU:3"})
-    detail = json.loads((folder / "voice" / "manifest.json").read_text())["metadata"]["detail"]
-    assert set(detail) == {"dvae", "mel_decoder"}, "the last stage keeps what the first one measured"
-    assert all(len(gains) == N_MELS and min(gains) >= 1.0 < max(gains) for gains in detail.values())
+    postfilter = json.loads((folder / "voice" / "manifest.json").read_text())["metadata"]["postfilter"]
+    assert set(postfilter) == {"dvae", "mel_decoder"}, "the last stage keeps what the first one measured"
+    assert all(len(gains) == N_MELS and min(gains) >= 1.0 < max(gains) for gains in postfilter.values())

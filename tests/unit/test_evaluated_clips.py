@@ -1,4 +1,4 @@
-"""What a voice is evaluated with: no clip that it learnt, and no clip compared with itself."""
+"""What a voice is evaluated with: no clip that it was trained on, and no clip compared with itself."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from myxtts.cli.evaluate import prepared_for
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
-from myxtts.errors import DataError, JudgeError, OutputError, SynthesisError
+from myxtts.errors import DataError, MetricError, OutputError, SynthesisError
 from myxtts.evaluation.evaluate import Item
 from myxtts.evaluation.items import holds_all_out, refuse_other_clips
 from myxtts.evaluation.metrics import Metrics
 from myxtts.evaluation.run import evaluate_into
 from myxtts.models.weights import save_arrays
-from myxtts.synthesis.voice import CONFIG_FILE, LEARNT_FROM
+from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.options import SpeakingOptions
+from myxtts.synthesis.voice import CONFIG_FILE
 from tests.corpus_maker import make_ljspeech, settings
 
 
@@ -31,18 +33,18 @@ def test_a_run_with_a_validation_folder_is_evaluated_with_all_of_that_folder(tmp
     assert not holds_all_out(DataConfig(train_data=str(tmp_path / "val")), tmp_path / "val")
 
 
-def test_a_folder_that_was_learnt_whole_is_refused_and_the_other_one_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_was_trained_on_whole_is_refused_and_the_other_one_is_named(tmp_path: Path) -> None:
     train, val = str(tmp_path / "train"), str(tmp_path / "val")
 
-    with pytest.raises(DataError, match="learnt every clip") as caught:
+    with pytest.raises(DataError, match="trained on every clip") as caught:
         holds_all_out(DataConfig(train_data=train, val_data=val), tmp_path / "train")
     assert f"--data {val}" in caught.value.hint
-    with pytest.raises(DataError, match="learnt every clip") as caught:
+    with pytest.raises(DataError, match="trained on every clip") as caught:
         holds_all_out(DataConfig(train_data=train, val_data=train), tmp_path / "train")
     assert "--data" not in caught.value.hint
 
 
-def test_a_folder_that_the_run_does_not_know_is_taken_only_where_all_of_it_was_never_heard(tmp_path: Path) -> None:
+def test_a_folder_that_the_run_does_not_know_is_taken_only_with_all_clips(tmp_path: Path) -> None:
     config = DataConfig(train_data=str(tmp_path / "train"), val_data=str(tmp_path / "val"))
 
     with pytest.raises(DataError, match="held out no clip") as caught:
@@ -50,11 +52,11 @@ def test_a_folder_that_the_run_does_not_know_is_taken_only_where_all_of_it_was_n
     assert "--all-clips" in caught.value.hint
 
 
-def test_an_exported_voice_that_learnt_all_of_its_folder_is_evaluated_only_with_clips_that_were_never_heard(
+def test_an_exported_voice_that_was_trained_on_all_of_its_folder_is_evaluated_only_with_all_clips_of_another(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(DataError, match="exported from a run with --val-data") as caught:
-        holds_all_out(DataConfig(), tmp_path / "mine", learnt_all=True)
+        holds_all_out(DataConfig(), tmp_path / "mine", trained_on_all=True)
     assert "--all-clips" in caught.value.hint
     assert not holds_all_out(DataConfig(), tmp_path / "mine")
 
@@ -64,12 +66,12 @@ class Mute:
 
     codec = None
 
-    def speak(self, text: str, **options: Any) -> Any:
+    def speak(self, text: str, options: SpeakingOptions) -> Any:
         raise SynthesisError("it is mute", hint="train it")
 
 
 class FirstSample:
-    """Hears in a clip its first sample: clips with another one have nothing in common."""
+    """The vector of a clip is its first sample: clips with another one have nothing in common."""
 
     name = "first sample"
 
@@ -124,16 +126,16 @@ def test_silence_is_not_the_right_voice_where_there_are_two(
 
 
 class EnglishPhones:
-    """Hears nothing, and never learnt another language."""
+    """Recognises no phone, in one language."""
 
     name = "English phones"
     languages = frozenset({"en"})
 
-    def hear(self, waves: Sequence[np.ndarray]) -> list[list[str]]:
+    def recognise(self, waves: Sequence[np.ndarray]) -> list[list[str]]:
         return [[] for _ in waves]
 
 
-def test_phones_of_a_language_that_was_never_learnt_are_not_counted(tmp_path: Path) -> None:
+def test_phones_of_a_language_that_the_recogniser_was_not_trained_on_are_not_counted(tmp_path: Path) -> None:
     clip = np.zeros(400, np.float32)
     items = [
         Item(id=language, text=text, language=language, speaker="anna", reference=clip, real=clip)
@@ -184,7 +186,7 @@ def test_a_metric_that_fails_on_a_sound_costs_that_score_and_is_named(tmp_path: 
 
 
 def test_a_metric_that_fails_on_all_first_sounds_ends_the_evaluation_with_its_way_out(tmp_path: Path) -> None:
-    with pytest.raises(JudgeError, match=r"moody failed on each of the first 3 sounds.*the ear is full") as caught:
+    with pytest.raises(MetricError, match=r"moody failed on each of the first 3 sounds.*the ear is full") as caught:
         evaluate_into(
             tmp_path, "A test", Mute(), Metrics(recogniser=Moody({1, 2, 3})), two_clips_each("anna", "omid"), {}
         )
@@ -204,10 +206,10 @@ def test_an_answer_that_is_no_text_is_the_recognisers_error(tmp_path: Path) -> N
 
 def test_what_was_evaluated_before_an_interruption_stays_and_says_that_it_is_not_all(tmp_path: Path) -> None:
     class Interrupted(Mute):
-        def speak(self, text: str, **options: Any) -> Any:
+        def speak(self, text: str, options: SpeakingOptions) -> Any:
             if text == "stop":
                 raise KeyboardInterrupt
-            return super().speak(text, **options)
+            return super().speak(text, options)
 
     clip = np.zeros(400, np.float32)
     items = [
@@ -226,27 +228,29 @@ def test_what_was_evaluated_before_an_interruption_stays_and_says_that_it_is_not
 def test_held_out_clips_of_a_folder_that_has_changed_since_are_refused(tmp_path: Path) -> None:
     config = DataConfig(train_data=str(tmp_path / "mine"))
 
-    with pytest.raises(DataError, match="other clips than when the voice learnt") as caught:
-        refuse_other_clips(config, tmp_path / "x" / ".." / "mine", learnt_from=["a"], now="b")
+    with pytest.raises(DataError, match="other clips than when the voice was trained") as caught:
+        refuse_other_clips(config, tmp_path / "x" / ".." / "mine", trained_on=["a"], now="b")
     assert "--all-clips" in caught.value.hint
-    with pytest.raises(DataError, match="other clips than when the voice learnt"):
-        refuse_other_clips(config, tmp_path / "mine", learnt_from=["b", "a"], now="a")  # It changed on the way.
-    refuse_other_clips(config, tmp_path / "mine", learnt_from=["a"], now="a")
-    refuse_other_clips(config, tmp_path / "elsewhere", learnt_from=["a"], now="b")
+    with pytest.raises(DataError, match="other clips than when the voice was trained"):
+        refuse_other_clips(config, tmp_path / "mine", trained_on=["b", "a"], now="a")  # It changed on the way.
+    refuse_other_clips(config, tmp_path / "mine", trained_on=["a"], now="a")
+    refuse_other_clips(config, tmp_path / "elsewhere", trained_on=["a"], now="b")
 
 
-def test_an_exported_voice_is_evaluated_with_held_out_clips_only_of_the_corpus_that_it_learnt(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"whether the voice learnt .* is not known"):
-        refuse_other_clips(DataConfig(), tmp_path / "any", learnt_from=["a"], now="b")
-    refuse_other_clips(DataConfig(), tmp_path / "any", learnt_from=["a"], now="a")
+def test_an_exported_voice_is_evaluated_with_held_out_clips_only_of_its_training_corpus(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DataError, match=r"whether the voice was trained on .* is not known"):
+        refuse_other_clips(DataConfig(), tmp_path / "any", trained_on=["a"], now="b")
+    refuse_other_clips(DataConfig(), tmp_path / "any", trained_on=["a"], now="a")
 
 
-@pytest.mark.parametrize(("learnt_from", "now"), [([], "b"), (["a"], None)])
-def test_where_nothing_is_known_of_the_clips_that_were_learnt_nothing_is_refused(
-    learnt_from: list[str], now: str | None, tmp_path: Path
+@pytest.mark.parametrize(("trained_on", "now"), [([], "b"), (["a"], None)])
+def test_where_nothing_is_known_of_the_training_clips_nothing_is_refused(
+    trained_on: list[str], now: str | None, tmp_path: Path
 ) -> None:
     for config in (DataConfig(), DataConfig(train_data=str(tmp_path))):
-        refuse_other_clips(config, tmp_path, learnt_from=learnt_from, now=now)
+        refuse_other_clips(config, tmp_path, trained_on=trained_on, now=now)
 
 
 def test_a_voice_is_not_evaluated_with_held_out_clips_once_its_folder_has_lost_one(tmp_path: Path) -> None:
@@ -255,12 +259,12 @@ def test_a_voice_is_not_evaluated_with_held_out_clips_once_its_folder_has_lost_o
     learnt = prepare(corpus, data, workers=1)
     (tmp_path / "run" / "voice").mkdir(parents=True)
     XTTSConfig(data=data).to_yaml(tmp_path / "run" / "voice" / CONFIG_FILE)
-    save_arrays(tmp_path / "run" / "voice", {}, {LEARNT_FROM: [learnt.clip_list]})
+    save_arrays(tmp_path / "run" / "voice", {}, VoiceManifest(trained_on=(str(learnt.clip_list),)).to_metadata())
     assert len(prepared_for(tmp_path / "run", corpus, held_out=True)) == 3
 
     lines = (corpus / "metadata.csv").read_text().splitlines(keepends=True)
     (corpus / "metadata.csv").write_text("".join(lines[1:]))
 
-    with pytest.raises(DataError, match="other clips than when the voice learnt"):
+    with pytest.raises(DataError, match="other clips than when the voice was trained"):
         prepared_for(tmp_path / "run", corpus, held_out=True)
     assert len(prepared_for(tmp_path / "run", corpus, held_out=False)) == 2

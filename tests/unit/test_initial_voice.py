@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from myxtts.cli.main import main
 from myxtts.config.config import DataConfig, XTTSConfig
 from myxtts.config.loading import as_plain_values
 from myxtts.config.model import ModelConfig
+from myxtts.config.speaking import Sampling
 from myxtts.config.training import FROM_SCRATCH
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
@@ -31,7 +34,7 @@ EVERY_PART = ("dvae", "conditioning", "gpt", "speaker_encoder", "hifigan")
 SIZES = {"gpt_layers": 2, "gpt_width": 8, "gpt_heads": 2}
 
 
-def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, **manifest: object) -> Path:
+def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, **manifest: Any) -> Path:
     """A folder as import-xtts writes it, with one small weight for each part beside those of the text."""
     tokenizer = xtts_vocabulary([])
     rows = tokenizer.size + spare_rows
@@ -46,7 +49,7 @@ def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows
     folder.mkdir()
     XTTSConfig(model=model).to_yaml(folder / CONFIG_FILE)
     tokenizer.save(folder / TOKENIZER_FILE)
-    save_arrays(folder, arrays, manifest)
+    save_arrays(folder, arrays, VoiceManifest(parts=parts, **manifest).to_metadata())
     return folder
 
 
@@ -247,24 +250,24 @@ def test_a_new_language_grows_the_text_weights_and_old_rows_stay_bit_for_bit(
     assert read_voice_config(folder.voice).model.text_vocab == rows
 
 
-def test_what_a_voice_learnt_from_before_is_not_the_runs_corpus(tmp_path: Path) -> None:
-    voice = write_voice(tmp_path / "before", learnt_from=["clips of its own"], sampling={"temperature": 0.7})
+def test_what_a_voice_was_trained_on_before_is_not_the_runs_corpus(tmp_path: Path) -> None:
+    voice = write_voice(tmp_path / "before", trained_on=("its own clips",), sampling=Sampling(temperature=0.7))
     folder = RunFolder(tmp_path / "run")
 
     begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
 
     manifest = voice_manifest(folder.voice)
-    assert (manifest["sampling"], manifest.get("learnt_from")) == ({"temperature": 0.7}, None)
+    assert (manifest.sampling, manifest.trained_on) == (Sampling(temperature=0.7), ())
 
 
-def test_detail_that_a_part_lacks_comes_with_the_part(tmp_path: Path) -> None:
-    detail = {"dvae": [1.1, 1.0], "mel_decoder": [1.5, 1.0]}
-    voice = write_voice(tmp_path / "before", (*EVERY_PART, "mel_decoder"), detail=detail)
+def test_the_gains_of_a_part_come_with_the_part(tmp_path: Path) -> None:
+    gains = {"dvae": [1.1, 1.0], "mel_decoder": [1.5, 1.0]}
+    voice = write_voice(tmp_path / "before", (*EVERY_PART, "mel_decoder"), postfilter=gains)
     folder = RunFolder(tmp_path / "run")
 
     begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
 
-    assert voice_manifest(folder.voice)["detail"] == {"dvae": [1.1, 1.0]}
+    assert voice_manifest(folder.voice).postfilter == {"dvae": (1.1, 1.0)}
 
 
 def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path, tmp_path: Path) -> None:

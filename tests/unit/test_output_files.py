@@ -11,8 +11,7 @@ import pytest
 from myxtts.errors import OutputError
 from myxtts.files import replacing, writing
 from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, save_speakers
-from myxtts.synthesis.speech import SpokenPiece
-from myxtts.synthesis.streaming import write_pcm16
+from myxtts.synthesis.speech import SpokenPiece, write_pcm16
 from myxtts.synthesis.timings import write_timings
 
 LATENTS = VoiceLatents(np.zeros((1, 2), np.float32), None)

@@ -11,7 +11,7 @@ import pytest
 
 from myxtts.data.prepare import prepare
 from myxtts.errors import ConfigError, MissingDependencyError
-from myxtts.evaluation import metrics as judging
+from myxtts.evaluation import metrics as metrics_module
 from myxtts.evaluation.evaluate import Row, summarise
 from myxtts.evaluation.metrics import Metrics, Moonshine, add_phone_metric, load_recogniser, refuse_without_metrics
 from myxtts.evaluation.page import notes, text_table, write_page
@@ -97,14 +97,14 @@ def test_the_summary_counts_failures_and_leaves_unknown_scores_open() -> None:
 
 def test_the_page_escapes_texts_and_says_what_is_missing(tmp_path: Path) -> None:
     metrics = Metrics(missing=["naturalness needs distillmos"])
-    rows = [row("speech", heard="high")]
+    rows = [row("speech", transcript="high")]
     summaries = summarise(rows)
     write_page(tmp_path / "e.html", "A & B", rows, summaries, notes(metrics, rows, summaries), tmp_path / "sounds")
 
     page = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert "&lt;Hi&gt;" in page
     assert "naturalness needs distillmos" in page
-    assert "heard: high" in page
+    assert "transcript: high" in page
 
 
 def test_no_metric_at_all_is_an_error_with_the_cure() -> None:
@@ -149,7 +149,7 @@ def test_a_recogniser_that_never_answers_is_given_up(tmp_path: Path, monkeypatch
     sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
     sleeper.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(sleeper))
-    monkeypatch.setattr(judging, "HEARING_LIMIT_S", 0.2)
+    monkeypatch.setattr(metrics_module, "TRANSCRIBING_LIMIT_S", 0.2)
 
     with pytest.raises(RuntimeError, match=r"no answer in 0\.2 seconds"):
         Moonshine()

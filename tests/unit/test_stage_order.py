@@ -11,10 +11,10 @@ import pytest
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError
 from myxtts.models.weights import save_arrays
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.training.checkpoint import Checkpoint, save_checkpoint
 from myxtts.training.run_folder import RunFolder
 from myxtts.training.stage_order import (
-    TRAINED_TO,
     Trained,
     published,
     refuse_if_later_stage_learnt,
@@ -32,7 +32,8 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def trained(folder: RunFolder, stage: Stage, step: int, total_steps: int, *, in_voice: int | None = None) -> None:
     save_checkpoint(folder.checkpoints(stage), Checkpoint(step, ARRAYS, {"total_steps": total_steps}))
-    save_arrays(folder.voice, ARRAYS, {TRAINED_TO: [stage, step if in_voice is None else in_voice]})
+    manifest = VoiceManifest(trained_to=(stage, step if in_voice is None else in_voice))
+    save_arrays(folder.voice, ARRAYS, manifest.to_metadata())
 
 
 def test_a_stage_may_begin_once_the_one_before_it_is_done_whatever_the_steps_of_now(folder: RunFolder) -> None:
@@ -92,11 +93,11 @@ def test_a_voice_says_how_far_its_weights_have_come() -> None:
     codec, gpt = Trained.to("codec", 3000), Trained.to("gpt", 100)
     assert codec < gpt < Trained.to("gpt", 101)
 
-    assert published({}) < codec
-    assert published({TRAINED_TO: ["gpt", 100], "parts": ["dvae", "conditioning", "gpt"]}) == gpt
+    assert published(VoiceManifest()) < codec
+    assert published(VoiceManifest(trained_to=("gpt", 100), parts=("dvae", "conditioning", "gpt"))) == gpt
     # A folder of an earlier version is taken for whole; one that the run started from has learnt nothing here.
-    assert published({"parts": ["dvae", "conditioning", "gpt"]}) == Trained.to("gpt", math.inf)
-    assert published({"parts": ["dvae", "conditioning", "gpt"]}, inherited=("gpt",)) < codec
+    assert published(VoiceManifest(parts=("dvae", "conditioning", "gpt"))) == Trained.to("gpt", math.inf)
+    assert published(VoiceManifest(parts=("dvae", "conditioning", "gpt")), inherited=("gpt",)) < codec
 
 
 def test_a_voice_whose_checkpoints_are_elsewhere_is_not_begun_anew(folder: RunFolder, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def save(folder: Path, number: int) -> None:
 
 def number_of(folder: Path) -> int:
     """The number that was saved, in weights and manifest alike."""
-    number = read_manifest(folder)["metadata"]["number"]
+    number = read_manifest(folder).metadata["number"]
     np.testing.assert_array_equal(read_arrays(folder)["gpt/weight"], np.full(1000, number, np.float32))
     return int(number)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from myxtts.audio.mel import N_MELS
 from myxtts.config.model import ModelConfig
+from myxtts.config.speaking import Sampling
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.coqui import gpt, hifigan, speaker
 from myxtts.models.coqui.dvae import dvae_weights
@@ -20,7 +21,7 @@ from myxtts.models.coqui.mapping import Weights, under
 from myxtts.models.coqui.reader import read_pth, state_dict
 from myxtts.models.hifigan import HOP_SAMPLES, INPUT_SAMPLE_RATE, OUTPUT_SAMPLE_RATE
 
-XTTS_SAMPLING = {"temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0}
+XTTS_SAMPLING: dict[str, Any] = {"temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0}
 NEEDED = ("model.pth", "dvae.pth", "config.json", "vocab.json")
 _SIZES = {
     "gpt_layers": "gpt_layers",
@@ -71,10 +72,17 @@ def read_folder(
     return config, weights
 
 
-def sampling_of(folder: Path) -> dict[str, float]:
-    """How the published voice draws its codes; where config.json does not say, as XTTS v2 does."""
+def sampling_of(folder: Path) -> Sampling:
+    """How the published voice samples its codes; where config.json does not say, as XTTS v2 does.
+
+    Raises `ConfigError` for a setting that is no number or out of range.
+    """
     content = _read_json(folder / "config.json")
-    return {name: content.get(name, usual) for name, usual in XTTS_SAMPLING.items()}
+    given = {name: content.get(name, usual) for name, usual in XTTS_SAMPLING.items()}
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"config.json: {name} is {value!r}, must be a number", hint="download it again")
+    return Sampling(**{**given, "top_k": int(given["top_k"])})
 
 
 def sizes_of(state: Weights, codec: Weights) -> dict[str, int]:

@@ -1,0 +1,132 @@
+"""The networks of a voice in TensorFlow, behind the interface of `myxtts.synthesis.speech_model`.
+
+Of a voice folder, or of a model that is still in training. Compiled functions are kept, weights are read anew at every
+call. Sizes in names: B windows, S samples, T mel frames, M mel channels, L latents, D width, V speaker vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from myxtts.audio.io import resampled
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.errors import SynthesisError
+from myxtts.models.reference_mel import reference_mel
+from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_SAMPLE_RATE
+from myxtts.synthesis.decoding import CodecDecoder, Decoder, HiFiGANDecoder, TrainedMelDecoder
+from myxtts.synthesis.generation import Generator
+from myxtts.synthesis.references import VoiceLatents
+from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, Wave
+from myxtts.synthesis.voice import Voice, build_parts, find_voice, load_parts, read_voice_config, voice_manifest
+
+
+class TensorFlowModel:
+    """One voice on one device."""
+
+    def __init__(self, voice: Voice, parts: Any, *, device: str | None = None) -> None:
+        """`parts` has the layers of the voice's parts as attributes, filled with its weights."""
+        self.parts = parts
+        self._names, self._device = voice.manifest.parts, device
+        gains = voice.manifest.postfilter
+        with tf.device(device):
+            self.generator = Generator(parts.gpt, alignment_heads=voice.manifest.alignment_heads)
+            dvae = parts.dvae if "dvae" in self._names else None
+            self._mel = reference_mel(voice.config.model, dvae)
+            self.codec = None if dvae is None else CodecDecoder(dvae, gains.get("dvae"))
+            self._decoder = self._choose_decoder(gains)
+
+    @classmethod
+    def load(cls, folder: Path, voice: Voice, *, device: str | None = None) -> TensorFlowModel:
+        """Build the parts of a voice folder and fill them with its weights."""
+        with tf.device(device):
+            parts = build_parts(voice.config.model, voice.manifest.parts)
+            load_parts(folder, parts)
+        return cls(voice, parts, device=device)
+
+    def _choose_decoder(self, gains: Mapping[str, Sequence[float]]) -> Decoder:
+        if {"hifigan", "speaker_encoder"} <= set(self._names):
+            return HiFiGANDecoder(self.parts.hifigan, self._device)
+        if self.codec is None:
+            raise SynthesisError(
+                "the voice has neither a decoder nor a codec", hint="a voice needs hifigan and speaker_encoder, or dvae"
+            )
+        if "mel_decoder" in self._names:
+            return TrainedMelDecoder(self.parts.mel_decoder, self.parts.dvae, gains.get("mel_decoder"))
+        return self.codec
+
+    @property
+    def sample_rate(self) -> int:
+        return self._decoder.sample_rate
+
+    @property
+    def decoder_name(self) -> str:
+        return self._decoder.name
+
+    @property
+    def max_codes(self) -> int:
+        return self.generator.max_codes
+
+    def set_postfilter(self, gains: Mapping[str, Sequence[float]]) -> None:
+        """Use the gains of `VoiceManifest.postfilter` from now on, for a voice whose weights have changed."""
+        if self.codec is not None:
+            self.codec.set_postfilter(gains.get("dvae"))
+        if isinstance(self._decoder, TrainedMelDecoder):
+            self._decoder.set_postfilter(gains.get("mel_decoder"))
+
+    def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
+        """The mean of the latents over windows as long as training's, as XTTS v2 does it."""
+        lengths_B = np.array([len(window) for window in windows], np.int32)
+        wave_BS = np.zeros((len(windows), int(lengths_B.max())), np.float32)
+        for row, window in enumerate(windows):
+            wave_BS[row, : len(window)] = window
+        speaker_V = None
+        with tf.device(self._device):
+            mel_BTM, mel_lengths_B = self._mel(wave_BS, lengths_B)
+            latents_BLD = self.parts.conditioning(mel_BTM, mel_lengths_B).numpy()
+            if "speaker_encoder" in self._names:
+                waves = [resampled(clip, SAMPLE_RATE, SPEAKER_SAMPLE_RATE) for clip in clips]
+                vectors = [self.parts.speaker_encoder(tf.constant(wave[None]))[0].numpy() for wave in waves]
+                speaker_V = np.asarray(np.mean(vectors, axis=0), np.float32)
+        return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
+
+    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
+        with tf.device(self._device):
+            return self.generator.generate(latents_BLD, text_BU, text_lengths_B, **options)
+
+    def stream(
+        self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, *, chunk: int, **options: Any
+    ) -> Iterator[Generated]:
+        parts = self.generator.stream(latents_BLD, text_BU, text_lengths_B, chunk=chunk, **options)
+        while True:
+            # Not around the whole loop: a device's scope may not stay open while the caller works.
+            with tf.device(self._device):
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
+
+    def decode(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None, speed: float
+    ) -> Wave:
+        with tf.device(self._device):
+            return self._decoder.decode(made, text_tokens, speaker_V, speed)
+
+    def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
+        if not isinstance(self._decoder, HiFiGANDecoder):
+            return None
+        return self._decoder.streaming(speaker_V)
+
+
+def load_codec(path: str | Path) -> CodecDecoder:
+    """The codec alone of a run or a voice folder, whose GPT need not be trained yet."""
+    folder = find_voice(path)
+    manifest = voice_manifest(folder)
+    parts = build_parts(read_voice_config(folder).model, manifest.parts)
+    load_parts(folder, parts)
+    return CodecDecoder(parts.dvae, manifest.postfilter.get("dvae"))

@@ -1,0 +1,169 @@
+"""Opening a voice, the options of speaking, and a synthesizer that runs without TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from myxtts import open_voice
+from myxtts.config.speaking import Sampling
+from myxtts.errors import CheckpointError, ConfigError, DataError, SynthesisError
+from myxtts.synthesis.options import SpeakingKeywords, SpeakingOptions
+from myxtts.synthesis.speech import Speech, SpeechReport
+from tests.processes import run_script
+from tests.unit.test_initial_voice import write_voice
+
+
+def test_a_name_that_is_no_voice_lists_the_voices_that_are_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    write_voice(tmp_path / "runs" / "mine" / "voice")
+    write_voice(tmp_path / "exported")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(CheckpointError, match="there is no voice 'base'") as caught:
+        open_voice("base")
+    assert caught.value.hint == "name a run folder or a voice folder; there are: exported, runs/mine"
+    with pytest.raises(CheckpointError, match="there is no voice 'runs/mien'") as caught:
+        open_voice("runs/mien")
+    assert caught.value.hint.endswith("there are: runs/mine")
+    with pytest.raises(CheckpointError, match="empty holds no voice"):
+        open_voice("empty")
+
+
+def test_of_many_voices_a_few_are_listed(tmp_path: Path) -> None:
+    for number in range(10):
+        write_voice(tmp_path / f"voice-{number}")
+
+    with pytest.raises(CheckpointError) as caught:
+        open_voice(tmp_path / "voice")
+    assert caught.value.hint.endswith("voice-7 and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"speed": 9.0}, ConfigError, "--speed"),
+        ({"seed": -1}, ConfigError, "--seed"),
+        ({"language": "klingon"}, ConfigError, "klingon"),
+        ({"sampling_changes": {"temperature": -1.0}}, ConfigError, "--temperature"),
+        ({"reference": "a.wav", "speaker": "anna"}, SynthesisError, "both a reference and speaker"),
+        ({"reference": np.zeros(3), "speaker": "anna"}, SynthesisError, "both a reference and speaker"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_when_they_are_made(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        SpeakingOptions(**options)
+
+
+def test_changes_of_the_sampling_are_made_to_the_voices_own_way_or_to_the_one_given() -> None:
+    own = Sampling(temperature=0.75, repetition_penalty=5.0)
+    changes = {"temperature": 0.3}
+
+    assert SpeakingOptions().sampling_over(own) == own
+    assert SpeakingOptions(sampling_changes=changes).sampling_over(own) == dataclasses.replace(own, temperature=0.3)
+    given = SpeakingOptions(sampling=Sampling(top_k=7), sampling_changes=changes)
+    assert given.sampling_over(own) == Sampling(top_k=7, temperature=0.3)
+
+
+def test_every_option_is_a_keyword_of_speak() -> None:
+    fields = {field.name for field in dataclasses.fields(SpeakingOptions)}
+
+    assert set(SpeakingKeywords.__annotations__) == fields
+
+
+def test_speech_is_saved_by_the_suffix(tmp_path: Path) -> None:
+    wave = np.linspace(-0.5, 0.5, 2400, dtype=np.float32)
+    speech = Speech(wave, 24000, (), SpeechReport())
+
+    speech.save(tmp_path / "hello.wav")
+    speech.save(str(tmp_path / "hello.flac"))
+
+    for name in ("hello.wav", "hello.flac"):
+        samples, rate = soundfile.read(tmp_path / name)
+        assert rate == 24000
+        np.testing.assert_allclose(samples, wave, atol=1 / 32768)
+    with pytest.raises(DataError, match=r"\.mp4"):
+        speech.save(tmp_path / "hello.mp4")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    script = """
+import sys
+import myxtts
+heavy = {"numpy", "tensorflow", "keras", "yaml", "tyro"} & set(sys.modules)
+assert not heavy, heavy
+assert not hasattr(myxtts, "open_voices")
+"""
+    run_script(script, fresh=True)
+
+
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules["tensorflow"] = None
+import numpy as np
+from myxtts.config.config import XTTSConfig
+from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.references import Speaker, VoiceLatents
+from myxtts.synthesis.speech_model import Generated
+from myxtts.synthesis.synthesizer import Synthesizer
+from myxtts.synthesis.voice import Voice
+from myxtts.text.tokenizer import train_tokenizer
+
+
+class Tones:
+    '''Two codes for each token, read from left to right; each code is 46 ms of a tone.'''
+
+    sample_rate, decoder_name, max_codes, codec = 22050, "tones", 500, None
+
+    def encode_reference(self, clips, windows):
+        return VoiceLatents(np.full((2, 4), len(windows), np.float32), None)
+
+    def generate(self, latents_BLD, text_BU, text_lengths_B, *, sampling, seeds, max_codes):
+        counts = 2 * np.asarray(text_lengths_B)
+        most = int(counts.max())
+        rows = len(counts)
+        return Generated(
+            np.tile(np.arange(most, dtype=np.int32), (rows, 1)), counts, np.ones(rows, bool),
+            np.zeros((rows, most, 4), np.float32), np.tile(np.arange(most, dtype=np.int32) // 2, (rows, 1)),
+        )
+
+    def stream(self, latents_BLD, text_BU, text_lengths_B, *, chunk, **options):
+        raise AssertionError("no streaming decoder was offered")
+
+    def decode(self, made, text_tokens, speaker_V, speed):
+        return np.sin(np.arange(len(made.codes_N) * 1024) / 10).astype(np.float32)
+
+    def streaming_decoder(self, speaker_V):
+        return None
+
+
+wave = (4000 * np.sin(np.arange(44100) / 7)).astype(np.int16)
+voice = Voice(
+    manifest=VoiceManifest(parts=("conditioning", "gpt"), languages=("en",)),
+    config=XTTSConfig(model_size="tiny"),
+    tokenizer=train_tokenizer("characters", [("hello there", "en")]),
+    sha256="",
+    speakers={"anna": Speaker("anna", "en", wave)},
+)
+synthesizer = Synthesizer(voice, Tones())
+speech = synthesizer.speak("Hello there.")
+assert [word.word for word in speech.words] == ["Hello", "there."], speech.words
+assert 0 < speech.words[1].start_s < speech.seconds, speech.words
+assert speech.report.decoder == "tones" and not speech.report.lines(), speech.report
+streamed = np.concatenate([piece.wave for piece in synthesizer.stream("Hello there.")])
+assert np.array_equal(streamed, speech.wave)
+"""
+
+
+def test_a_synthesizer_speaks_with_a_runtime_that_is_not_tensorflow() -> None:
+    run_script(WITHOUT_TENSORFLOW, fresh=True)
