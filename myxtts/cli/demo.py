@@ -27,6 +27,7 @@ from myxtts.errors import ConfigError, TrainingError
 from myxtts.files import writing
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.schema import RunEndEvent
 
 CODEC_STEPS = 1000
 DECODER_STEPS = 500
@@ -244,10 +245,10 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether the last run in this folder went through all of its stages."""
+    """Whether the last run in this folder has finished all of its stages."""
     log = run / "events.jsonl"
-    ends = [event for event in read_events(log) if event["event"] == "run_end"] if log.is_file() else []
-    return bool(ends) and ends[-1]["reason"] == "finished"
+    ends = [event for event in read_events(log) if isinstance(event, RunEndEvent)] if log.is_file() else []
+    return bool(ends) and ends[-1].reason == "finished"
 
 
 def can_speak(run: Path) -> bool:
