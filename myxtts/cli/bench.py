@@ -45,7 +45,7 @@ class BenchOptions:
     """Preset of the model, as for myxtts train."""
 
     simulate_gpus: int = 0
-    """Let this many CPU devices stand for GPUs."""
+    """Simulate this many GPUs with CPU devices."""
 
     steps: int = 40
     """Steps of the gpt stage that are measured in each mode; the first half is warm-up."""
@@ -59,7 +59,7 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class Placement:
-    """One way to place the work, and the flags that ask for it."""
+    """A placement of data and model work, and its flags."""
 
     name: str
     flags: tuple[str, ...]
@@ -76,7 +76,7 @@ PLACEMENTS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What a placement's run came to."""
+    """Figures of a placement's run."""
 
     placement: Placement
     steps_per_s: float
@@ -163,7 +163,7 @@ def _summary(placement: Placement, window: WindowFigures, memory: MemoryEvent) -
 
 
 def advice(measured: list[Measured], *, simulated: bool) -> str:
-    """Which flags to use: the fastest by audio a second, and single unless another is clearly faster."""
+    """The flags to use: those of the fastest by audio a second, none unless it is 5 % faster than single."""
     single = next(result for result in measured if result.placement.name == "single")
     best = max(measured, key=lambda result: result.audio_per_s)
     gain = best.audio_per_s / single.audio_per_s if single.audio_per_s else 1.0

@@ -94,7 +94,7 @@ def defaults_beneath(argv: Sequence[str], hidden: dict[str, Any] | None = None) 
     try:
         known, _ = first.parse_known_args(list(argv))
     except argparse.ArgumentError:
-        return XTTSConfig()  # A flag without its value: the full parse says so.
+        return XTTSConfig()  # A flag without its value: the full parse reports it.
     flat = read_yaml(known.config) if known.config else {}
     named = {name: getattr(known, name) for name in ("model_size", "optimization_level", "init_from", "run_dir")}
     flat |= {name: value for name, value in named.items() if value is not None}

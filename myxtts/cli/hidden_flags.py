@@ -52,6 +52,6 @@ def split_hidden(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def warning_of(settings: dict[str, Any]) -> str:
-    """One line that says where what hidden flags have set belongs."""
+    """One line: the YAML settings that hidden flags have set."""
     lines = to_yaml_text(settings).strip().replace("\n", ", ")
     return f"warning: flags until the next version only; write these into a YAML file for --config: {lines}"

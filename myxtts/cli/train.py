@@ -1,4 +1,4 @@
-"""`myxtts train`, also `python train_main.py`: decide the devices, then train, or say what would happen."""
+"""`myxtts train`, also `python train_main.py`: plan the devices, then train; `--dry-run` prints the plan."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class XTTSConfig:
         if training.init_from is None and (data.extra_tokens or training.init_parts):
             raise ConfigError(
                 f"{'--extra-tokens' if data.extra_tokens else '--init-parts'} was given without --init-from",
-                hint="it says what to make of an existing voice: add --init-from VOICE",
+                hint="it belongs to fine-tuning: add --init-from VOICE",
             )
         if training.multi_gpu and data.data_gpu is not None:
             raise ConfigError(

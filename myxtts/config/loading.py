@@ -140,7 +140,7 @@ def from_text(name: str, text: str) -> Any:
     try:
         return _checked(name, yaml.safe_load(text))
     except yaml.YAMLError:
-        return _checked(name, text)  # which is not of its type, and says so
+        return _checked(name, text)  # raises: it is not of the setting's type
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -1,7 +1,7 @@
 """A run in TensorBoard: scalars from its events, and mels and audio on request.
 
-TensorFlow is imported and the files are made with the first thing written, after devices are configured. What goes
-wrong is said once, and nothing is written from then on: a run does not end for its pictures.
+TensorFlow is imported and the files are made at the first write, after devices are configured. A failure is logged
+once, and nothing is written from then on: it must not end a run.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def diagnose_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
     share = sum(window.seconds for window in starving) / (sum(window.seconds for window in windows) or 1.0)
     if whole.level == "warning" or share < STARVING_PART:
         return [whole]
-    part = diagnose(average(starving))
-    return [whole, Verdict("warning", f"in {percent(share)} of the time: {part.problem}", part.advice)]
+    worst = diagnose(average(starving))
+    return [whole, Verdict("warning", f"in {percent(share)} of the time: {worst.problem}", worst.advice)]
 
 
 def _starving(figures: WindowFigures) -> tuple[str, str]:
