@@ -26,8 +26,9 @@ from bench.measure import Others
 from bench.report import Report, Row, at_least, at_most, finish, parser_for, run_main
 from bench.simulate import Phases as PhaseTimes
 from bench.simulate import agreement, simulate
+from myxtts.monitoring.figures import PHASES
 from myxtts.pipeline import BatchSize, Pipeline, SequentialPipeline, Telemetry
-from myxtts.pipeline.telemetry import PHASES, Activity
+from myxtts.pipeline.telemetry import Activity
 
 DATA, MODEL = "/CPU:0", "/CPU:1"
 ROWS, SAMPLES, WIDTH = 8, 32_768, 512

@@ -210,25 +210,25 @@ def phases_of_run(run: Path) -> MeasuredRun:
     """Phase times of a run's last windows, brought to one model device, and the steps a second that it made."""
     from myxtts.monitoring.events import read_events
     from myxtts.monitoring.figures import WindowFigures
+    from myxtts.monitoring.schema import WindowEvent
 
-    events = [event for event in read_events(run / "events.jsonl") if event["event"] == "window"]
+    events = [event for event in read_events(run / "events.jsonl") if isinstance(event, WindowEvent)]
     if not events:
         raise BenchError(
             f"{run} has no window with phase times in its events.jsonl: give a run of more steps than --log-every, or "
             "the times themselves with --process-ms and --train-ms"
         )
-    stage = events[-1]["stage"]
-    windows = [WindowFigures.from_event(event) for event in events if event["stage"] == stage][-5:]
+    windows = [event.figures for event in events if event.stage == events[-1].stage][-5:]
 
     def median(value: Callable[[WindowFigures], float | None]) -> float:
         return statistics.median(value(window) or 0.0 for window in windows)
 
-    transfer_ms = median(lambda window: window.phases["transfer"].ms_per_batch)
+    transfer_ms = median(lambda window: window.phase("transfer").ms_per_batch)
     models = windows[-1].model_devices
     phases = Phases(
-        read_ms=median(lambda window: window.phases["source"].ms_per_batch),
-        process_ms=median(lambda window: window.phases["process"].ms_per_batch),
-        train_ms=median(lambda window: window.phases["train"].ms_per_batch) * len(models),
+        read_ms=median(lambda window: window.phase("source").ms_per_batch),
+        process_ms=median(lambda window: window.phase("process").ms_per_batch),
+        train_ms=median(lambda window: window.phase("train").ms_per_batch) * len(models),
         batch_mb=10.0 * transfer_ms,
     )
     overlapped = windows[-1].data_device not in models

@@ -16,6 +16,7 @@ from rich.console import Console
 from myxtts.monitoring.console import render
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.run_state import RunState
+from myxtts.monitoring.schema import WindowEvent
 
 WIDTH = 100
 
@@ -23,7 +24,7 @@ WIDTH = 100
 def console_picture(run: Path, step: int) -> str:
     """The panel as it stood at the last window of the run's last stage that ended by `step`, as SVG."""
     events = list(read_events(run / "events.jsonl"))
-    windows = [number for number, event in enumerate(events) if event["event"] == "window" and event["step"] <= step]
+    windows = [number for number, event in enumerate(events) if isinstance(event, WindowEvent) and event.step <= step]
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor", highlight=False
     )

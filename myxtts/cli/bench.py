@@ -1,7 +1,7 @@
-"""`myxtts bench placement`: every way to place data and model that these devices allow, on the user's own data.
+"""`myxtts bench placement`: compares every placement of data and model work that these devices allow, on own data.
 
-Each mode trains for a few dozen steps in a process and a folder of its own, with the same settings; what is compared
-comes from the runs' own event logs. It says which flags to use, also when that is the plain single device.
+Each mode trains for a few dozen steps in a process and a folder of its own, with the same settings; the figures are
+those of the runs' event logs. It recommends flags, or none where a single device is as fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -21,6 +21,10 @@ from myxtts.cli.flags import parse_options
 from myxtts.errors import DeviceError, TrainingError
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
+
+if TYPE_CHECKING:
+    from myxtts.monitoring.figures import WindowFigures
+    from myxtts.monitoring.schema import MemoryEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,7 @@ class BenchOptions:
     """Preset of the model, as for myxtts train."""
 
     simulate_gpus: int = 0
-    """Let this many CPU devices stand for GPUs."""
+    """Simulate this many GPUs with CPU devices."""
 
     steps: int = 40
     """Steps of the gpt stage that are measured in each mode; the first half is warm-up."""
@@ -55,7 +59,7 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class Placement:
-    """One way to place the work, and the flags that ask for it."""
+    """A placement of data and model work, and its flags."""
 
     name: str
     flags: tuple[str, ...]
@@ -72,7 +76,7 @@ PLACEMENTS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What a placement's run came to."""
+    """Figures of a placement's run."""
 
     placement: Placement
     steps_per_s: float
@@ -115,6 +119,7 @@ def _is_possible(placement: Placement, inventory: Inventory) -> bool:
 
 def _measure(placement: Placement, options: BenchOptions, folder: Path) -> Measured:
     from myxtts.monitoring.events import read_events
+    from myxtts.monitoring.schema import MemoryEvent, WindowEvent
 
     run_dir = folder / placement.name
     print(f"running {placement.name} ...", file=sys.stderr, flush=True)
@@ -127,8 +132,9 @@ def _measure(placement: Placement, options: BenchOptions, folder: Path) -> Measu
     every = str(max(1, options.steps // 2))
     _train([*shared, "--stage", "codec", "--max-steps", "2"], placement)
     _train([*shared, "--stage", "gpt", "--max-steps", str(options.steps), "--log-every", every], placement)
-    windows = [e for e in read_events(run_dir / "events.jsonl") if e["event"] == "window" and e["stage"] == "gpt"]
-    memory = [e for e in read_events(run_dir / "events.jsonl") if e["event"] == "memory"]
+    events = list(read_events(run_dir / "events.jsonl"))
+    windows = [event.figures for event in events if isinstance(event, WindowEvent) and event.stage == "gpt"]
+    memory = [event for event in events if isinstance(event, MemoryEvent)]
     return _summary(placement, windows[-1], memory[-1])
 
 
@@ -144,20 +150,20 @@ def _train(arguments: list[str], placement: Placement) -> None:
         )
 
 
-def _summary(placement: Placement, window: dict[str, Any], memory: dict[str, Any]) -> Measured:
-    used = [device["current_mb"] for device in memory["devices"].values() if device["current_mb"] is not None]
+def _summary(placement: Placement, window: WindowFigures, memory: MemoryEvent) -> Measured:
+    used = [reading.current_mb for reading in memory.devices.values() if reading.current_mb is not None]
     return Measured(
         placement=placement,
-        steps_per_s=window["steps"] / window["seconds"],
-        audio_per_s=window["audio_seconds_per_s"] or 0.0,
-        busy=", ".join(f"{device} {share:.0%}" for device, share in window["device_busy"].items()),
-        stall_share=window["stall_share"],
+        steps_per_s=window.steps / window.seconds,
+        audio_per_s=window.audio_seconds_per_s or 0.0,
+        busy=", ".join(f"{device} {share:.0%}" for device, share in window.device_busy.items()),
+        stall_share=window.stall_share,
         memory_mb=statistics.mean(used) if used else None,
     )
 
 
 def advice(measured: list[Measured], *, simulated: bool) -> str:
-    """Which flags to use: the fastest by audio a second, and single unless another is clearly faster."""
+    """The flags to use: those of the fastest by audio a second, none unless it is 5 % faster than single."""
     single = next(result for result in measured if result.placement.name == "single")
     best = max(measured, key=lambda result: result.audio_per_s)
     gain = best.audio_per_s / single.audio_per_s if single.audio_per_s else 1.0

@@ -5,16 +5,16 @@ from __future__ import annotations
 COMMANDS: dict[str, str] = {
     "train": "train a voice from a folder of recordings",
     "prepare": "read a corpus once, check every clip, and write shards that training reads",
-    "synth": "speak a text with a trained voice",
-    "evaluate": "evaluate a voice: words understood, right speaker, naturalness",
-    "demo": "from nothing to a voice that speaks, on this machine, in half an hour",
-    "demo-corpus": "speak a small English and Persian corpus to try things on",
+    "synth": "synthesise speech from text with a trained voice",
+    "evaluate": "evaluate a voice: intelligibility, speaker similarity, naturalness",
+    "demo": "make a corpus, train a voice and score it, on this machine, in half an hour",
+    "demo-corpus": "synthesise a small English and Persian corpus to try things on",
     "monitor": "watch a running or finished run from another terminal",
     "bench": "compare single, dual, mirrored and hybrid placement on your own data",
     "import-xtts": "turn a folder of published XTTS v2 weights into ours",
     "export": "write a voice as one folder to keep, copy or publish",
-    "validate": "check that the dual-GPU pipeline works on this machine, in five parts",
-    "doctor": "show what this machine has, what would work and what to fix",
-    "completion": "print the script that lets your shell complete all of this",
+    "validate": "check in five steps that the dual-GPU pipeline works on this machine",
+    "doctor": "check this machine: versions, GPUs, what would work and what to fix",
+    "completion": "print the completion script of a shell",
 }
 """Name and one line; the module is `myxtts.cli.NAME` with `main(argv) -> int` and its option class as `OPTIONS`."""

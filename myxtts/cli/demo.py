@@ -1,6 +1,6 @@
-"""`myxtts demo`: from nothing to a voice that speaks, on one machine without a GPU.
+"""`myxtts demo`: corpus, training, speech and scores in one command, on one machine without a GPU.
 
-Each step keeps what it made, so a second call continues where the first one ended, however it ended.
+Each step keeps its result, so a second call continues where the first one ended.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from types import FrameType
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
 from myxtts.config.checks import at_least, in_range
+from myxtts.config.loading import to_yaml_text
 from myxtts.errors import ConfigError, TrainingError
 from myxtts.files import writing
 from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.schema import RunEndEvent
 
 CODEC_STEPS = 1000
 DECODER_STEPS = 500
 LEARNING_RATE = "2e-3"
-"""Of every stage. A GPT that sees each clip a few times only learns faster with more than the recipe's 1e-3: 1,000
-steps take the held-out loss of its codes to 1.92 instead of 2.14."""
+"""Of every stage. With few epochs a GPT learns faster at more than the recipe's 1e-3: after 1,000 steps the held-out
+loss of its codes is 1.92 instead of 2.14."""
 STOP_GRACE_S = 120.0
-"""How long training may take to finish its step and to save after it was told to stop."""
+"""How long training may take to finish its step and to save once it was asked to stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """Speak a corpus, train a voice on it over two simulated GPUs, speak new sentences, and score them.
+    """Make a corpus with espeak-ng, train a voice on two simulated GPUs, speak held-out sentences and score them.
 
     At most half an hour on two cores, 18 minutes of it training. Interrupt it and run it again: it continues.
 
@@ -48,29 +50,29 @@ class DemoOptions:
     """
 
     folder: Path | None = None
-    """Where everything goes: corpus/, cache/, run/ with the voice, the report and the scores. By default runs/demo, and
+    """Folder of the demo: corpus/, cache/, run/ with the voice, the report and the scores. By default runs/demo, and
     runs/demo-quick with --quick."""
 
     minutes: float = 18.0
-    """Longest training; what is trained by then speaks."""
+    """Longest training; the voice is scored as it is by then."""
 
     corpus_minutes: float = 150.0
-    """How much speech to learn from."""
+    """Minutes of speech in the corpus."""
 
     voices: int = 3
     """Speakers of the corpus, 1 to 6."""
 
     sentences: int = 60
-    """New sentences to speak in each language."""
+    """Held-out sentences to synthesise in each language."""
 
     max_steps: int = 2400
-    """Most steps of each stage, those of the GPT: espeak's even voices are learnt in a third of a human one's."""
+    """Most steps of each stage; espeak's even voices take a third of the steps that a human one takes."""
 
     seed: int = 0
-    """Decides texts, order and weights."""
+    """Seed of the texts, the data order and the weights."""
 
     quick: bool = False
-    """A few steps on a minute of speech: shows that everything runs, and speaks nothing that can be understood."""
+    """A few steps on a minute of speech: shows that everything runs; the speech is not intelligible."""
 
     debug: bool = False
     """Show the traceback of an error."""
@@ -119,7 +121,7 @@ def main(argv: list[str]) -> int:
 
 
 def claim(options: DemoOptions) -> None:
-    """Note what decides the voice of this folder, or refuse a folder whose voice was decided otherwise."""
+    """Record the options that decide this folder's voice, or refuse a folder of other options."""
     names = ("corpus_minutes", "voices", "seed", "max_steps")
     asked = {name: getattr(options, name) for name in names}
     record = options.home / "demo.json"
@@ -157,28 +159,28 @@ def _corpus(options: DemoOptions) -> Path:
 
 
 def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
-    """What a user would type to train the same."""
-    # Two hours of espeak's even voices need nothing against learning by heart, no CTC loss and no discriminator: what
-    # learns from them lacks little of their detail.
-    decoder_steps = str(min(DECODER_STEPS, options.max_steps))
+    """What a user would type to train the same; writes the settings that are YAML only beside the corpus."""
+    # Two hours of espeak's even voices need no regularisation, no CTC perceptual loss and no discriminator.
+    decoder_steps = min(DECODER_STEPS, options.max_steps)
+    settings = {
+        "cpu_threads": len(os.sched_getaffinity(0)),
+        "codec_steps": min(CODEC_STEPS, options.max_steps),
+        "decoder_steps": decoder_steps,
+        "discriminator_start": decoder_steps,
+        "ctc_loss_weight": 0.0,
+        "token_corruption": 0.0,
+        "concatenation": 0.0,
+        "speed_perturbation": 0.0,
+    }
+    file = options.home / "settings.yaml"
+    with writing(file):
+        options.home.mkdir(parents=True, exist_ok=True)
+        file.write_text(to_yaml_text(settings), encoding="utf-8")
     return [
         *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.home / "cache")),
         *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
-        *("--cpu-threads", str(len(os.sched_getaffinity(0))), "--seed", str(options.seed)),
-        *(
-            "--ctc-loss-weight",
-            "0",
-            "--token-corruption",
-            "0",
-            "--concatenation",
-            "0",
-            "--speed-perturbation",
-            "0",
-            "--samples",
-            "1",
-        ),
-        *("--max-steps", str(options.max_steps), "--codec-steps", str(min(CODEC_STEPS, options.max_steps))),
-        *("--decoder-steps", decoder_steps, "--discriminator-start", decoder_steps, "--learning-rate", LEARNING_RATE),
+        *("--seed", str(options.seed), "--samples", "1", "--max-steps", str(options.max_steps)),
+        *("--learning-rate", LEARNING_RATE, "--config", str(file)),
     ]
 
 
@@ -197,7 +199,7 @@ def _train(options: DemoOptions, corpus: Path, run: Path) -> bool:
 
 
 def run_training(command: list[str], minutes: float) -> int:
-    """The exit code of a process that is told to save and to stop when the time is over, or when we are to end."""
+    """Run a process for at most `minutes`, then ask it to save and stop, also when this one is ended; its exit code."""
     with _ended_by_sigterm():
         child = subprocess.Popen(command)
         try:
@@ -243,10 +245,10 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether the last run in this folder went through all of its stages."""
+    """Whether the last run in this folder has finished all of its stages."""
     log = run / "events.jsonl"
-    ends = [event for event in read_events(log) if event["event"] == "run_end"] if log.is_file() else []
-    return bool(ends) and ends[-1]["reason"] == "finished"
+    ends = [event for event in read_events(log) if isinstance(event, RunEndEvent)] if log.is_file() else []
+    return bool(ends) and ends[-1].reason == "finished"
 
 
 def can_speak(run: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`myxtts demo-corpus OUT`: speak the demo corpus into a folder in the LJSpeech form."""
+"""`myxtts demo-corpus OUT`: synthesise the demo corpus with espeak-ng, as a folder in LJSpeech's layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from myxtts.cli.progress import counted
 
 @dataclass(frozen=True)
 class DemoCorpusOptions:
-    """Speak a small English and Persian corpus with espeak-ng: no download, the same bytes every time.
+    """Synthesise a small English and Persian corpus with espeak-ng: no download, the same bytes every time.
 
     Examples:
       myxtts demo-corpus demo
@@ -22,29 +22,29 @@ class DemoCorpusOptions:
     """
 
     out: Annotated[Path, tyro.conf.Positional]
-    """Folder for metadata.csv and wavs/; new, empty, or of an interrupted run."""
+    """Folder for metadata.csv and wavs/: new, empty, or of an interrupted call."""
 
     minutes: float = 60.0
-    """About how much speech to make; an hour takes about half a minute on two cores."""
+    """Minutes of speech; an hour takes about half a minute on two cores."""
 
     voices: int = 3
-    """How many speakers, 1 to 6; each speaks every language."""
+    """Number of speakers, 1 to 6; each speaks every language."""
 
     languages: tuple[str, ...] = ("en", "en", "fa")
-    """Languages to speak in turns, of en and fa; one that is named twice is spoken twice as often."""
+    """Languages of the clips in turn, en or fa; one that is named twice has twice as many clips."""
 
     seed: int = 0
     """Another seed gives other texts."""
 
     workers: int | None = None
-    """Processes that speak; by default one a core."""
+    """Worker processes; by default one a core."""
 
 
 OPTIONS = DemoCorpusOptions
 
 
 def main(argv: list[str]) -> int:
-    """Write the corpus and say where it is."""
+    """Write the corpus and print its path."""
     args = parse_options(DemoCorpusOptions, argv, command="demo-corpus")
     from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 

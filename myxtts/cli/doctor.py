@@ -1,4 +1,4 @@
-"""`myxtts doctor`: what this machine has, what would work, and what to fix. Imports no TensorFlow."""
+"""`myxtts doctor`: checks versions, GPUs, memory, disk and device modes. Imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class DoctorOptions:
     """
 
     simulate_gpus: int = 0
-    """Let this many CPU devices stand for GPUs."""
+    """Simulate this many GPUs with CPU devices."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; a fix makes it a complaint."""
+    """One line of the report; one with a fix is a problem."""
 
     text: str
     fix: str | None = None

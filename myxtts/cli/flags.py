@@ -6,19 +6,20 @@ import argparse
 import dataclasses
 import inspect
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import tyro
 
-from myxtts.config.config import XTTSConfig
+from myxtts.config.config import SECTIONS, XTTSConfig
 from myxtts.config.gpus import GpuIndices, parse_gpu_indices
 from myxtts.config.loading import read_yaml
+from myxtts.config.public import FLAGS, flag
 from myxtts.config.training import TrainingConfig
 
 Options = TypeVar("Options")
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
-"""A setting's flag is its own name, without those of the parts that it is in."""
+"""A setting's flag is its own name, without that of its section."""
 
 registry = tyro.constructors.ConstructorRegistry()
 
@@ -35,6 +36,31 @@ def _gpu_indices(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors
         is_instance=lambda value: value is None or isinstance(value, (int, str, tuple)),
         str_from_instance=lambda value: [",".join(map(str, value)) if isinstance(value, tuple) else str(value)],
     )
+
+
+@registry.struct_rule
+def _flags_of_a_section(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+    """Of a config section only the settings in `FLAGS` are flags; the others keep the value of the default."""
+    section: Any = info.type
+    if section not in SECTIONS.values():
+        return None
+    from myxtts.config.reference import field_help
+
+    default = info.default if isinstance(info.default, section) else section()
+    types, texts = get_type_hints(section), field_help(section)
+    fields = tuple(
+        tyro.constructors.StructFieldSpec(
+            name=name, type=types[name], default=getattr(default, name), helptext=texts[name]
+        )
+        for name in FLAGS
+        if name in types
+    )
+
+    def build(**given: Any) -> Any:
+        return dataclasses.replace(default, **given)
+
+    build.__doc__ = section.__doc__  # which the help shows above the section's flags
+    return tyro.constructors.StructConstructorSpec(instantiate=build, fields=fields)
 
 
 def parse_options(
@@ -55,20 +81,24 @@ def parse_options(
     return parsed
 
 
-def defaults_beneath(argv: Sequence[str]) -> XTTSConfig:
-    """The configuration before flags: defaults, the voice of `--init-from`, presets that are named, the YAML file."""
+def defaults_beneath(argv: Sequence[str], hidden: dict[str, Any] | None = None) -> XTTSConfig:
+    """The configuration before flags: presets, the voice of `--init-from`, the YAML file, and `hidden` flags' settings.
+
+    Named presets and the voice decide what other flags have as their default, so they are looked up first.
+    """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("config", "model_size", "optimization_level", "init_from", "run_dir"):
-        first.add_argument(f"--{name.replace('_', '-')}", f"--{name}")  # both spellings, as the full parse takes them
+        first.add_argument(flag(name), f"--{name}")  # both spellings, as the full parse takes them
     first.add_argument("--init-parts", "--init_parts", nargs="*", default=())
     first.add_argument("--fresh", action="store_true")
     try:
         known, _ = first.parse_known_args(list(argv))
     except argparse.ArgumentError:
-        return XTTSConfig()  # A flag without its value: the full parse says so.
+        return XTTSConfig()  # A flag without its value: the full parse reports it.
     flat = read_yaml(known.config) if known.config else {}
     named = {name: getattr(known, name) for name in ("model_size", "optimization_level", "init_from", "run_dir")}
     flat |= {name: value for name, value in named.items() if value is not None}
+    flat |= hidden or {}
     if flat.get("init_from") is not None:
         from myxtts.training.initial_voice import settings_beneath
 

@@ -14,18 +14,18 @@ from myxtts.errors import MyXTTSError, UsageError
 INTERRUPTED = 130
 
 SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts", "export")
-"""Commands that Ctrl-C may end in the middle of a computation; the others finish a step and save."""
+"""Commands that Ctrl-C ends in the middle of a computation; the others finish a step and save."""
 
 CONTINUE = ("train", "prepare", "demo")
-"""Commands that go on, when called again, from what they had done."""
+"""Commands that continue when they are called again."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 done, 1 an error with its cure, 2 wrong usage, 130 interrupted."""
+    """Run one command. Exit codes: 0 done, 1 an error with its hint, 2 wrong usage, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        _speak_plainly(debug=debug)
+        _set_up_output(debug=debug)
         return _dispatch([argument for argument in arguments if argument != "--debug"])
     except MyXTTSError as error:
         if debug:
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _same_command(hint: str, arguments: Sequence[str]) -> str:
-    """The way on; a second --fresh would move aside what the first one has learnt."""
+    """The hint, with --fresh taken out of the command to repeat: it would move the checkpoints aside again."""
     if "--fresh" not in arguments:
         return hint
     for words in ("the same command again", "the same command"):
@@ -85,14 +85,14 @@ def overview() -> str:
         f"usage: myxtts COMMAND [--debug] ...\n\n{rows}\n\n"
         "First steps:\n"
         "  myxtts doctor                           what works on this machine\n"
-        "  myxtts demo                             no recordings yet? this needs none\n"
-        "  myxtts train --train-data YOUR_FOLDER   a voice of your own; the folder's form: docs/your-data.md\n\n"
+        "  myxtts demo                             a voice without recordings of your own\n"
+        "  myxtts train --train-data YOUR_FOLDER   a voice of your own; layouts: docs/your-data.md\n\n"
         "Each command explains itself, with examples: myxtts COMMAND --help"
     )
 
 
-def _speak_plainly(*, debug: bool) -> None:
-    """Any character on any terminal, no colours where they are not wanted, and nothing of TensorFlow's own talk."""
+def _set_up_output(*, debug: bool) -> None:
+    """Set up the output: any character on any terminal, no colours with NO_COLOR, no TensorFlow log."""
     import logging
 
     from myxtts.monitoring.terminal import write_any_character
@@ -103,7 +103,7 @@ def _speak_plainly(*, debug: bool) -> None:
     if debug:
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
     else:
-        # Its advice to its own developers, on retracing for one; its errors still come through.
+        # Warnings for developers, such as retracing; errors still come through.
         logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 

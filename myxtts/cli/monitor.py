@@ -1,4 +1,4 @@
-"""`myxtts monitor RUN`: a running or finished run, seen from another terminal.
+"""`myxtts monitor RUN`: shows a running or finished run in another terminal.
 
 Reads `events.jsonl` only, never the run itself, and imports no TensorFlow.
 """
@@ -25,7 +25,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorArgs:
-    """Show a run that goes on in another terminal, or how one went.
+    """Show a run of another terminal while it trains, or a finished one.
 
     Examples:
       myxtts monitor runs/mine
@@ -60,24 +60,23 @@ def main(argv: list[str]) -> int:
     from myxtts.monitoring.console import print_snapshot
     from myxtts.monitoring.events import EventFollower
     from myxtts.monitoring.report import write_report
-    from myxtts.monitoring.run_state import RunState
+    from myxtts.monitoring.run_state import read_state
 
     if args.report:
         with writing(args.run / "report.html"):
             report = write_report(args.run)
         print(report)
         return 0
-    follower = EventFollower(log)
     if args.once:
-        state = RunState(follower.poll())
+        state = read_state(log)
         state.looked_at = time.time()
         print_snapshot(state, stream=sys.stdout)
         return 0
-    return _follow(follower)
+    return _follow(EventFollower(log))
 
 
 def _follow(follower: EventFollower) -> int:
-    """Shows events as they are written, until the run ends or Ctrl-C. What was before is taken in silently."""
+    """Show events as they are written, until the run ends or Ctrl-C; earlier events only update the state."""
     from myxtts.monitoring.console import LiveConsole, print_snapshot
 
     console = LiveConsole(stream=sys.stdout)
@@ -88,6 +87,7 @@ def _follow(follower: EventFollower) -> int:
             while console.state.ended is None:
                 for event in follower.poll():
                     console.on_event(event)
+                console.state.skipped = follower.skipped
                 console.state.looked_at = time.time()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:

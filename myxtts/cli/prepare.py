@@ -1,4 +1,4 @@
-"""`myxtts prepare CORPUS`: check, resample and tokenise a corpus once, and say what it holds."""
+"""`myxtts prepare CORPUS`: check, resample and tokenise a corpus once, and report what it holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareArgs:
-    """Prepare a folder of recordings for training; a second call finds the result and takes no time.
+    """Prepare a folder of recordings for training; a second call reuses the result.
 
     Examples:
       myxtts prepare DIR
@@ -35,10 +35,10 @@ class PrepareArgs:
     """Folder with metadata.csv and wavs/ (LJSpeech), a VCTK or Common Voice folder, or a .csv, .tsv or .jsonl file."""
 
     out: Path | None = None
-    """Folder to write; by default one in the cache, where `train` finds it."""
+    """Output folder; by default one in the cache, where `train` finds it."""
 
     force: bool = False
-    """Prepare again even if a valid result is there."""
+    """Prepare again even if there is a valid result."""
 
     workers: int | None = None
     """Processes to use; by default one for each core."""

@@ -1,4 +1,4 @@
-"""How far a command has come, on standard error: one line written over on a terminal, elsewhere a line now and then."""
+"""Progress of a command on standard error: one line, rewritten on a terminal, elsewhere a line every few seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY_S = 5.0
 
 
 class NowAndThen:
-    """Decides which calls deserve a line of their own: one in `EVERY_S`, and the last of all."""
+    """Rate limit: one line in `EVERY_S`, and the last one."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

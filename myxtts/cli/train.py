@@ -1,4 +1,4 @@
-"""`myxtts train`, also `python train_main.py`: decide the devices, then train, or say what would happen."""
+"""`myxtts train`, also `python train_main.py`: plan the devices, then train; `--dry-run` prints the plan."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from myxtts.cli.flags import changed_by_level, defaults_beneath, parse_options
+from myxtts.cli.hidden_flags import split_hidden, warning_of
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values, to_yaml_text
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """Train a voice from a folder of recordings. Continues where the run folder stands.
+    """Train a voice from a folder of recordings. Continues from the run folder's last checkpoint.
 
     Examples:
       myxtts train --train-data DIR --run-dir runs/mine
@@ -46,10 +47,10 @@ class TrainOptions:
     settings: Annotated[XTTSConfig, tyro.conf.arg(name="")]
 
     config: str | None = None
-    """YAML file of settings; flags win over it."""
+    """YAML file of settings, of which docs/settings.md has the list; flags win over it."""
 
     fresh: bool = False
-    """Start over: move the run's earlier checkpoints aside instead of continuing from them."""
+    """Start over: move the run's earlier checkpoints aside instead of resuming from them."""
 
     dry_run: bool = False
     """Print the device plan, the log of the start and the resolved settings, and train nothing."""
@@ -62,7 +63,10 @@ OPTIONS = TrainOptions
 
 
 def main(argv: list[str]) -> int:
-    defaults = TrainOptions(settings=defaults_beneath(argv))
+    argv, hidden = split_hidden(argv)
+    if hidden:
+        print(warning_of(hidden), file=sys.stderr)
+    defaults = TrainOptions(settings=defaults_beneath(argv, hidden))
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
     _refuse_early(options.settings.data)
     config = _resolved(options.settings, fresh=options.fresh)
@@ -74,7 +78,7 @@ def main(argv: list[str]) -> int:
         return 0
     if config.data.train_data is None:
         raise ConfigError(
-            "--train-data was not given: there is nothing to learn from",
+            "--train-data was not given: there is nothing to train on",
             hint="name a folder of recordings, or make one first: myxtts demo-corpus demo && "
             "myxtts train --train-data demo --model-size tiny",
         )
@@ -86,13 +90,11 @@ def main(argv: list[str]) -> int:
 def _warn_of_size(config: XTTSConfig, plan: DevicePlan) -> None:
     size, chosen = config.model.model_size, config.training.init_from is None
     if chosen and size != "tiny" and (plan.mode == "cpu" or plan.simulated):
-        logger.warning(
-            "Size %s is made for GPUs and there is none: --model-size tiny learns to speak on a CPU in hours", size
-        )
+        logger.warning("Size %s is made for GPUs and there is none: --model-size tiny trains on a CPU in hours", size)
 
 
 def _refuse_early(data: DataConfig) -> None:
-    """What can be known to be wrong before TensorFlow is loaded and a corpus is prepared, which may take hours."""
+    """Refuse what is wrong before TensorFlow is loaded and a corpus is prepared, which may take hours."""
     find_language(data.language)
     for flag, corpus in (("--train-data", data.train_data), ("--val-data", data.val_data)):
         if corpus is not None and not Path(corpus).exists():
@@ -114,7 +116,7 @@ def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:
 
 
 def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision) -> str:
-    """The plan, the lines that the log would have, in their order, and the settings after all precedence."""
+    """The device plan, the log's lines in their order, and the resolved settings."""
     data_device = plan.data.label if plan.data is not None else plan.model.label
     lines = [
         f"Plan: {plan.mode} mode",

@@ -1,4 +1,4 @@
-"""The two range checks that nearly every setting needs, with errors that name the flag, the value and the way out."""
+"""Range checks of settings; the error names the flag, the value, the limit and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole configuration: its parts, flat construction, and the checks across parts."""
+"""The whole configuration: its sections, flat construction, and the checks across sections."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SECTIONS: dict[str, type[DataConfig] | type[ModelConfig] | type[TrainingConfig]]
 
 
 def section_of(name: str) -> str:
-    """The part that has this field; names are unique over all parts, so a field can be given flat."""
-    for part, cls in SECTIONS.items():
+    """The section that has this field; names are unique over all sections, so a field can be given flat."""
+    for section, cls in SECTIONS.items():
         if name in {item.name for item in dataclasses.fields(cls)}:
-            return part
+            return section
     known = [item.name for cls in SECTIONS.values() for item in dataclasses.fields(cls)]
     raise unknown_name("setting", name, [*SECTIONS, *known])
 
 
 @dataclass(frozen=True, init=False)
 class XTTSConfig:
-    """All settings of a run. A field of a part may be given flat: `XTTSConfig(multi_gpu=True)`."""
+    """All settings of a run. A field of a section may be given flat: `XTTSConfig(multi_gpu=True)`."""
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -46,16 +46,16 @@ class XTTSConfig:
         training: TrainingConfig | None = None,
         **flat: Any,
     ) -> None:
-        given: dict[str, dict[str, Any]] = {part: {} for part in SECTIONS}
+        given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
         for name, value in flat.items():
             given[section_of(name)][name] = value
-        for part, whole in (("data", data), ("model", model), ("training", training)):
-            if whole is not None and given[part]:
+        for section, whole in (("data", data), ("model", model), ("training", training)):
+            if whole is not None and given[section]:
                 raise ConfigError(
-                    f"{', '.join(given[part])} given both flat and inside {part}=",
-                    hint=f"put all of {part}'s settings in one place",
+                    f"{', '.join(given[section])} given both flat and inside {section}=",
+                    hint=f"put all of {section}'s settings in one place",
                 )
-            object.__setattr__(self, part, whole if whole is not None else SECTIONS[part](**given[part]))
+            object.__setattr__(self, section, whole if whole is not None else SECTIONS[section](**given[section]))
         self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class XTTSConfig:
         if training.init_from is None and (data.extra_tokens or training.init_parts):
             raise ConfigError(
                 f"{'--extra-tokens' if data.extra_tokens else '--init-parts'} was given without --init-from",
-                hint="it says what to make of an existing voice: add --init-from VOICE",
+                hint="it belongs to fine-tuning: add --init-from VOICE",
             )
         if training.multi_gpu and data.data_gpu is not None:
             raise ConfigError(

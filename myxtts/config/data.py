@@ -1,4 +1,4 @@
-"""What is read, how it is batched, and which device prepares it."""
+"""Config section `data`: corpora, batches, and the data device."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from myxtts.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """How a corpus is read, and which clips are good enough: all that `myxtts prepare` needs to know."""
+    """How a corpus is read and which clips are refused: the settings of `myxtts prepare`."""
 
     corpus_format: Literal["auto", "ljspeech", "vctk", "common-voice", "jsonl"] = "auto"
-    """Form of the corpus; auto looks at the folder."""
+    """Layout of the corpus; auto looks at the folder."""
 
     language: str = "en"
     """Language of clips whose metadata has no language column (en, fa, de, ...)."""
 
     cache_dir: str | None = None
-    """Where prepared shards are kept; by default beside the user's other caches."""
+    """Folder of the prepared shards; by default in the user's cache folder."""
 
     text_frontend: Literal["phonemes", "characters", "bpe"] = "phonemes"
-    """What the model reads: espeak phonemes (best from scratch), characters, or byte-pair pieces."""
+    """Input tokens of the model: espeak phonemes (best from scratch), characters, or byte-pair pieces (BPE)."""
 
     vocab_size: int = 2000
-    """Most pieces in a byte-pair vocabulary trained on the corpus."""
+    """Size of a byte-pair vocabulary trained on the corpus."""
 
     min_clip_seconds: float = 0.4
     """Shorter clips are refused."""
@@ -39,10 +39,10 @@ class CorpusConfig:
     """Longer transcripts are refused."""
 
     trim_silence: bool = False
-    """Cut silence at both ends of each clip."""
+    """Trim silence at both ends of each clip."""
 
     normalise_loudness: bool = False
-    """Bring each clip to the same loudness."""
+    """Normalise each clip to the same loudness."""
 
     max_refused_share: float = 0.2
     """Preparing stops when a larger share of the clips is refused."""
@@ -63,23 +63,23 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(CorpusConfig):
-    """Corpora, batches, and the producer's side of the pipeline."""
+    """Corpora, batches, and the data device's side of the pipeline."""
 
     train_data: str | None = None
-    """Folder of recordings to learn from (LJSpeech, VCTK, Common Voice or a JSONL manifest)."""
+    """Folder of recordings to train on (LJSpeech, VCTK, Common Voice or a JSONL manifest)."""
 
     val_data: str | None = None
     """Folder held out for validation; without it one clip of every 20 of the training folder is held out."""
 
     extra_tokens: int = 0
-    """With --init-from: byte-pair pieces to learn from the corpus beside the voice's; 2,000 suit a new language."""
+    """With --init-from: byte-pair pieces of the corpus to add to the voice's vocabulary; 2,000 suit a new language."""
 
     batch_size: int | None = None
-    """Most clips in a batch; without it and without --batch-seconds, the recipe's of the stage."""
+    """Most clips in a batch; without it and without --batch-seconds, the stage's recipe decides."""
 
     batch_seconds: float | None = None
-    """Most audio seconds in a batch, padding included: clips of one length share a batch, few long or many short ones.
-    With --batch-size, a batch ends where the first of the two does."""
+    """Most audio seconds in a batch, padding included: batches are filled from buckets of similar length. Beside
+    --batch-size, the smaller of the two limits holds."""
 
     num_workers: int = 0
     """Processes that read shards; 0 reads on threads of this process."""
@@ -88,10 +88,10 @@ class DataConfig(CorpusConfig):
     """Batches prepared ahead of the model; one of 32 clips costs about 25 MB on the host."""
 
     data_gpu: int | None = None
-    """GPU that turns audio into mels and codes; needs --model-gpu."""
+    """Data GPU: computes mels, codes and conditioning mels; needs --model-gpu."""
 
     model_gpu: GpuIndices = None
-    """GPU that trains the model, or several ("1,2,3") to mirror it; needs --data-gpu."""
+    """Model GPU: trains the model; several ("1,2,3") mirror it. Needs --data-gpu."""
 
     model_start_delay: float = 2.0
     """Longest wait, in seconds, for the buffer to fill before training starts."""

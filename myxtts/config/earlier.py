@@ -1,5 +1,4 @@
-"""Names that version 0.1 used for what has another name now: its settings, checkpoints, voices and flags are still
-read."""
+"""Names of version 0.1: its settings, checkpoints and voices are still read, and for one version its flags."""
 
 from __future__ import annotations
 
@@ -15,10 +14,25 @@ RENAMED = {
     "splice": "concatenation",
     "vary_speed": "speed_perturbation",
 }
-"""Settings, and with dashes the flags, by the name that they had."""
+"""Settings by the name that they had."""
 
 REMOVED: dict[str, Any] = {"code_levels": 1}
 """Settings that are gone, with the only value that can still be read."""
+
+NO_LONGER_FLAGS = (
+    *RENAMED,
+    *RENAMED.values(),
+    *REMOVED,
+    *("vocab_size", "min_clip_seconds", "max_clip_seconds", "max_text_chars", "trim_silence", "normalise_loudness"),
+    *("max_refused_share", "keep", "checkpoint_every", "validate_every", "codec_steps", "gpt_steps", "decoder_steps"),
+    *("alignment_weight", "text_dropout", "jit_compile", "cpu_threads"),
+    *("text_vocab", "audio_codes", "gpt_layers", "gpt_width", "gpt_heads", "max_text_tokens", "max_audio_tokens"),
+    *("conditioning_latents", "conditioning_layers", "perceiver_layers", "perceiver_heads", "text_start_token"),
+    *("text_stop_token", "attend_text_stop", "audio_stop_targets", "normed_conditioning", "dvae_width"),
+    *("dvae_code_width", "decoder", "decoder_width", "speaker_width", "dropout"),
+)
+"""Settings that were flags of `train` in 0.1, by the names of then and now. As flags they are hidden, work with a
+warning, and go with the next version."""
 
 
 MANIFEST_KEYS = {
@@ -41,7 +55,7 @@ def setting_of(name: str, value: Any) -> tuple[str, Any] | None:
     if value != REMOVED[name]:
         raise ConfigError(
             f"setting {name} is {value!r}, and this version reads {REMOVED[name]!r} only",
-            hint="speak it with version 0.1, or train the voice anew",
+            hint="use version 0.1 for it, or train the voice again",
         )
     return None
 

@@ -1,6 +1,6 @@
-"""YAML in and out, strictly, and the order of precedence: flags over YAML over preset over default.
+"""YAML in and out, strictly: every name and type is checked.
 
-A file may group settings by part (`training: {multi_gpu: true}`) or give them flat (`multi_gpu: true`), each once.
+A file may group settings by section (`training: {multi_gpu: true}`) or give them flat (`multi_gpu: true`), each once.
 Types are checked against the dataclasses, so a wrong one is reported here and not deep inside a run.
 """
 
@@ -16,6 +16,7 @@ import yaml
 
 from myxtts.config import earlier
 from myxtts.config.config import SECTIONS, XTTSConfig, section_of
+from myxtts.config.public import FLAGS, flag
 from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 from myxtts.files import replacing
@@ -92,7 +93,7 @@ def _flatten(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _settings_of(key: str, value: Any) -> list[tuple[str, Any]]:
-    """One setting, or all of a part."""
+    """One setting, or all of a section."""
     if key not in SECTIONS:
         return list(earlier.settings_of({key: value}).items())
     if not isinstance(value, dict):
@@ -106,11 +107,11 @@ def _settings_of(key: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def as_plain_values(config: XTTSConfig) -> dict[str, dict[str, Any]]:
-    """Every setting by part, in types that YAML and JSON have."""
-    parts: dict[str, dict[str, Any]] = dataclasses.asdict(config)
+    """Every setting by section, in types that YAML and JSON have."""
+    sections: dict[str, dict[str, Any]] = dataclasses.asdict(config)
     return {
-        part: {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
-        for part, settings in parts.items()
+        section: {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+        for section, settings in sections.items()
     }
 
 
@@ -129,6 +130,19 @@ def to_yaml_text(content: dict[str, Any]) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
 
 
+def from_text(name: str, text: str) -> Any:
+    """The value of a setting as a word of the command line gives it, checked."""
+    hint_type = get_type_hints(SECTIONS[section_of(name)])[name]
+    if _accepts(hint_type, text):
+        return text
+    if text == "None":
+        return _checked(name, None)
+    try:
+        return _checked(name, yaml.safe_load(text))
+    except yaml.YAMLError:
+        return _checked(name, text)  # raises: it is not of the setting's type
+
+
 def _checked(name: str, value: Any) -> Any:
     hint_type = get_type_hints(SECTIONS[section_of(name)])[name]
     if isinstance(value, list):
@@ -140,7 +154,7 @@ def _checked(name: str, value: Any) -> Any:
     if not _accepts(hint_type, value):
         raise ConfigError(
             f"setting {name} is {value!r} ({type(value).__name__}), must be {_describe(hint_type)}",
-            hint=f"see --{name.replace('_', '-')} in myxtts train --help",
+            hint=f"see {flag(name)} in myxtts train --help" if name in FLAGS else f"see {name} in docs/settings.md",
         )
     return value
 

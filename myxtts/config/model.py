@@ -1,4 +1,4 @@
-"""Sizes of the model's parts. The presets change sizes only; `big` is XTTS v2."""
+"""Config section `model`: sizes of the networks. The presets change sizes only; `big` is XTTS v2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from myxtts.config.checks import at_least, in_range
-from myxtts.config.presets import FROM_PRESET, MODEL_SIZES, fill_from
+from myxtts.config.presets import MODEL_SIZES, NOT_GIVEN, fill, preset
+from myxtts.config.public import shown
 from myxtts.errors import ConfigError
 
 FRAMES_PER_CODE = 4
@@ -40,39 +41,39 @@ class ModelConfig:
     """XTTS: DVAE, conditioning, GPT, speaker encoder and HiFi-GAN."""
 
     model_size: ModelSize = "normal"
-    """Preset of all sizes below: tiny learns on a CPU, big is XTTS v2."""
+    """Preset of the model's sizes: tiny trains on a CPU, big is XTTS v2."""
 
-    text_vocab: int = field(default=FROM_PRESET)
+    text_vocab: int = field(default=NOT_GIVEN)
     """Entries of the text embedding; the tokenizer's size replaces it when a run starts from scratch."""
 
-    audio_codes: int = field(default=FROM_PRESET)
+    audio_codes: int = field(default=NOT_GIVEN)
     """Entries of the DVAE's codebook."""
 
-    gpt_layers: int = field(default=FROM_PRESET)
+    gpt_layers: int = field(default=NOT_GIVEN)
     """Transformer blocks of the GPT."""
 
-    gpt_width: int = field(default=FROM_PRESET)
-    """Width of the GPT; must be a multiple of --gpt-heads."""
+    gpt_width: int = field(default=NOT_GIVEN)
+    """Width of the GPT; must be a multiple of gpt_heads."""
 
-    gpt_heads: int = field(default=FROM_PRESET)
+    gpt_heads: int = field(default=NOT_GIVEN)
     """Attention heads of a GPT block."""
 
-    max_text_tokens: int = field(default=FROM_PRESET)
+    max_text_tokens: int = field(default=NOT_GIVEN)
     """Longest text, in tokens, that the GPT has positions for."""
 
-    max_audio_tokens: int = field(default=FROM_PRESET)
+    max_audio_tokens: int = field(default=NOT_GIVEN)
     """Longest audio, in codes (21.5 a second), that the GPT has positions for."""
 
-    conditioning_latents: int = field(default=FROM_PRESET)
+    conditioning_latents: int = field(default=NOT_GIVEN)
     """Vectors that the perceiver makes of a reference clip."""
 
-    conditioning_layers: int = field(default=FROM_PRESET)
+    conditioning_layers: int = field(default=NOT_GIVEN)
     """Attention blocks that read the reference clip's mel."""
 
-    perceiver_layers: int = field(default=FROM_PRESET)
+    perceiver_layers: int = field(default=NOT_GIVEN)
     """Perceiver layers between the conditioning encoder and its latents."""
 
-    perceiver_heads: int = field(default=FROM_PRESET)
+    perceiver_heads: int = field(default=NOT_GIVEN)
     """Attention heads of a perceiver layer, 64 wide each."""
 
     text_start_token: int = 2
@@ -90,20 +91,20 @@ class ModelConfig:
     normed_conditioning: bool = False
     """Divide a reference's mel by the DVAE's scale of each channel, as XTTS v2 does."""
 
-    dvae_width: int = field(default=FROM_PRESET)
+    dvae_width: int = field(default=NOT_GIVEN)
     """Channels of the DVAE at the rate of the codes; half as many at twice that rate."""
 
-    dvae_code_width: int = field(default=FROM_PRESET)
+    dvae_code_width: int = field(default=NOT_GIVEN)
     """Width of a codebook entry."""
 
-    decoder: DecoderKind = field(default=FROM_PRESET)
-    """What stage decoder trains: hifigan makes waves and wants a GPU; mel makes mels for Griffin-Lim, in minutes on a
-    CPU."""
+    decoder: DecoderKind = field(default=NOT_GIVEN)
+    """What stage decoder trains: hifigan, a vocoder for GPUs, or mel, a mel decoder for Griffin-Lim that trains in
+    minutes on a CPU."""
 
-    decoder_width: int = field(default=FROM_PRESET)
+    decoder_width: int = field(default=NOT_GIVEN)
     """Channels at the start of HiFi-GAN's upsampling."""
 
-    speaker_width: int = field(default=FROM_PRESET)
+    speaker_width: int = field(default=NOT_GIVEN)
     """Width of the speaker vector."""
 
     dropout: float = 0.1
@@ -111,25 +112,24 @@ class ModelConfig:
 
     @property
     def decoder_parts(self) -> tuple[DecoderPart, ...]:
-        """The parts that stage decoder trains, the one that it is for last."""
+        """The networks that stage decoder trains; the one that makes speech is last."""
         return ("mel_decoder",) if self.decoder == "mel" else ("speaker_encoder", "hifigan")
 
     @property
     def max_clip_codes(self) -> int:
-        """Codes of the longest clip to learn from: its stop targets take positions too, and there are three for them
-        and the start."""
+        """Codes of the longest clip to train on. Stop targets take positions too; the GPT has 3 beside the codes."""
         return self.max_audio_tokens - max(0, self.audio_stop_targets - 3)
 
     def __post_init__(self) -> None:
-        fill_from(self, MODEL_SIZES, "--model-size", self.model_size)
+        fill(self, preset(MODEL_SIZES, "--model-size", self.model_size))
         for name in _COUNTS:
-            at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="see --model-size for sizes that work")
-        in_range("--dropout", self.dropout, 0.0, 0.9, hint="the default is 0.1")
+            at_least(shown(name), getattr(self, name), 1, hint="see --model-size for sizes that work")
+        in_range(shown("dropout"), self.dropout, 0.0, 0.9, hint="the default is 0.1")
         if self.gpt_width % self.gpt_heads:
             raise ConfigError(
-                f"--gpt-width is {self.gpt_width}, not a multiple of --gpt-heads {self.gpt_heads}",
+                f"{shown('gpt_width')} is {self.gpt_width}, not a multiple of gpt_heads {self.gpt_heads}",
                 hint="64 a head is usual: width 512 with 8 heads",
             )
         for name in ("text_start_token", "text_stop_token"):
-            flag = f"--{name.replace('_', '-')}"
-            in_range(flag, getattr(self, name), 0, self.text_vocab - 1, hint="it must be a row of the text embedding")
+            hint = "it must be a row of the text embedding"
+            in_range(shown(name), getattr(self, name), 0, self.text_vocab - 1, hint=hint)

@@ -1,18 +1,19 @@
-"""Named sets of settings: the four model sizes and the three optimisation levels.
+"""Defaults that depend on something else, and the named sets of settings: model sizes and optimisation levels.
 
-A field whose default is `FROM_PRESET` takes its value from the preset unless it was given. That is the whole
-of the precedence between presets and explicit settings; flags over YAML is `myxtts.config.loading`'s.
+One rule for all of them: a setting whose default is `NOT_GIVEN` takes its value from what it depends on, unless it was
+given. Sizes and optimisation levels are filled in when a section is built, how a GPT learns once it is known what the
+voice of `--init-from` brings, and the optimiser's settings when a stage's recipe is chosen. Flags over YAML is
+`myxtts.cli.flags`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from myxtts.config.suggest import unknown_name
 
-FROM_PRESET: Any = None
+NOT_GIVEN: Any = None
 """Typed `Any` so that a field can be declared with the type that it has once it is resolved."""
 
 _XTTS_V2: dict[str, Any] = {
@@ -62,11 +63,24 @@ OPTIMIZATION_LEVELS: dict[str, dict[str, Any]] = {
 }
 
 
-def fill_from(config: Any, presets: Mapping[str, Mapping[str, Any]], flag: str, name: str) -> None:
-    """Give every unset `FROM_PRESET` field of a frozen dataclass the value of the named preset."""
+def preset(presets: Mapping[str, Mapping[str, Any]], flag: str, name: str) -> Mapping[str, Any]:
+    """The settings of a named preset; a name that is not known is an error with the flag and the closest names."""
     if name not in presets:
         raise unknown_name(flag, name, presets)
-    preset = presets[name]
-    for item in fields(config):
-        if item.name in preset and getattr(config, item.name) is FROM_PRESET:
-            object.__setattr__(config, item.name, preset[item.name])
+    return presets[name]
+
+
+def given(section: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Those of the named settings that were given."""
+    return {name: value for name in names if (value := getattr(section, name)) is not NOT_GIVEN}
+
+
+def not_given(section: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the defaults whose setting was not given."""
+    return {name: value for name, value in defaults.items() if getattr(section, name) is NOT_GIVEN}
+
+
+def fill(section: Any, defaults: Mapping[str, Any]) -> None:
+    """Give the settings that were not given their defaults, while a frozen section is being built."""
+    for name, value in not_given(section, defaults).items():
+        object.__setattr__(section, name, value)

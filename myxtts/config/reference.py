@@ -1,4 +1,4 @@
-"""The page of all settings, made from the dataclasses: a field's docstring is its help everywhere."""
+"""The page of all settings, written from the dataclasses: a field's docstring is its help text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import ast
 import dataclasses
 import inspect
 import textwrap
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from myxtts.config.config import SECTIONS
-from myxtts.config.presets import FROM_PRESET, MODEL_SIZES, OPTIMIZATION_LEVELS
+from myxtts.config.presets import MODEL_SIZES, NOT_GIVEN, OPTIMIZATION_LEVELS
+from myxtts.config.public import FLAGS, shown
+from myxtts.config.training import FROM_SCRATCH, OPTIMISER_SETTINGS
+
+RECIPE_SETTINGS = (*OPTIMISER_SETTINGS, "final_learning_rate_share", "batch_size", "batch_seconds", "max_steps")
 
 
 def field_help(cls: type) -> dict[str, str]:
@@ -33,32 +38,54 @@ def _own_field_help(cls: type) -> dict[str, str]:
 
 
 def settings_page() -> str:
+    """docs/settings.md: flags first, then what is set in a YAML file only, then the presets."""
     lines = [
         "# Settings",
         "",
-        "Every setting is a flag of `myxtts train` (`--batch-size 16`), a line of a YAML file for `--config`",
-        "(`batch_size: 16`, alone or below its part), and a field of `XTTSConfig`. Flags win over YAML, YAML over",
-        "presets, presets over defaults. This page is written by `python -m tools.write_settings`.",
+        "Every setting is a line of a YAML file for `--config` (`batch_size: 16`, alone or below its section) and a",
+        "field of `XTTSConfig`; those of the first table are also flags of `myxtts train` (`--batch-size 16`). Flags",
+        "win over YAML, YAML over presets and recipes. `--config FILE`, `--fresh`, `--dry-run` and `--debug` are flags",
+        "only. This page is written by `python -m tools.write_settings`.",
+        "",
+        "## Flags",
+        "",
+        *_settings_table("flag", FLAGS, shown),
+        "",
+        "## YAML only",
+        "",
+        "```yaml",
+        "# myxtts train --config settings.yaml",
+        "gpt_layers: 8",
+        "training:",
+        "  weight_decay: 0.02",
+        "```",
     ]
-    for part, cls in SECTIONS.items():
-        texts = field_help(cls)
-        lines += ["", f"## {part}", "", f"{cls.__doc__}", "", "| flag | default | what |", "|---|---|---|"]
-        for item in dataclasses.fields(cls):
-            flag = f"`--{item.name.replace('_', '-')}`"
-            lines.append(f"| {flag} | {_default(item)} | {_cell(texts[item.name])} |")
-    lines += ["", "## Presets", "", "`--model-size`:", "", *_table(MODEL_SIZES)]
-    lines += ["", "`--optimization-level`:", "", *_table(OPTIMIZATION_LEVELS)]
+    for section, cls in SECTIONS.items():
+        names = [item.name for item in dataclasses.fields(cls) if item.name not in FLAGS]
+        lines += ["", f"### {section}", "", f"{cls.__doc__}", "", *_settings_table("setting", names, str)]
+    lines += ["", "## Presets", "", "`--model-size`:", "", *_presets_table(MODEL_SIZES)]
+    lines += ["", "`--optimization-level`:", "", *_presets_table(OPTIMIZATION_LEVELS)]
     return "\n".join(lines) + "\n"
 
 
+def _settings_table(head: str, names: Iterable[str], spelt: Callable[[str], str]) -> list[str]:
+    fields = {item.name: item for cls in SECTIONS.values() for item in dataclasses.fields(cls)}
+    texts = {name: text for cls in SECTIONS.values() for name, text in field_help(cls).items()}
+    rows = [f"| `{spelt(name)}` | {_default(fields[name])} | {_cell(texts[name])} |" for name in names]
+    return [f"| {head} | default | what |", "|---|---|---|", *rows]
+
+
 def _default(item: Any) -> str:
-    preset = any(item.name in values for values in (*MODEL_SIZES.values(), *OPTIMIZATION_LEVELS.values()))
-    if item.default is FROM_PRESET:
-        return "preset" if preset else "none"
-    return f"`{item.default}`"
+    if item.default is not NOT_GIVEN:
+        return f"`{str(item.default).lower() if isinstance(item.default, bool) else item.default}`"
+    if any(item.name in values for values in (*MODEL_SIZES.values(), *OPTIMIZATION_LEVELS.values())):
+        return "preset"
+    if item.name in RECIPE_SETTINGS:
+        return "recipe"
+    return f"`{FROM_SCRATCH[item.name]}`" if item.name in FROM_SCRATCH else "none"
 
 
-def _table(presets: dict[str, dict[str, Any]]) -> list[str]:
+def _presets_table(presets: dict[str, dict[str, Any]]) -> list[str]:
     names = list(next(iter(presets.values())))
     rows = [f"| {name} | " + " | ".join(str(values[name]) for values in presets.values()) + " |" for name in names]
     return ["| setting | " + " | ".join(presets) + " |", "|---" * (len(presets) + 1) + "|", *rows]

@@ -1,4 +1,4 @@
-"""How a text is spoken: seed, speed and how codes are drawn, checked before anything that takes time is loaded."""
+"""Options of synthesis, checked before anything that takes time is loaded: sampling, guidance and speed."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from myxtts.config.checks import at_least, in_range
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How codes are drawn. The defaults are the ones that worked best for voices trained from scratch."""
+    """How codes are sampled. The defaults worked best for voices trained from scratch."""
 
     temperature: float = 0.5
-    """Below 1 prefers likely codes; 0 always takes the likeliest one."""
+    """Below 1 prefers likely codes; 0 is greedy decoding."""
 
     top_k: int = 50
-    """Only the k likeliest codes can be drawn; 0 for all."""
+    """Sample from the k likeliest codes only; 0 for all."""
 
     top_p: float = 0.85
-    """Only the likeliest codes that together have this probability can be drawn."""
+    """Sample from the likeliest codes that together have this probability (nucleus sampling)."""
 
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of codes that were spoken already; 1 is off."""
+    """Divides positive and multiplies negative logits of codes that were generated already; 1 is off."""
 
     guidance: float = 1.0
-    """Above 1, codes that the words make likelier are preferred, at twice the time: it needs a voice that was trained
-    with --text-dropout. 1 is off."""
+    """Scale of classifier-free guidance: above 1 the logits move away from those without text, at twice the time. It
+    needs a voice that was trained with text dropout. 1 is off."""
 
     def __post_init__(self) -> None:
         in_range("--guidance", self.guidance, 1.0, 10.0, hint="1 is off, 2 is much")
@@ -36,10 +36,10 @@ class Sampling:
 
 
 GUIDANCE = 2.0
-"""For voices that were trained with --text-dropout. Of 1 to 4 it was the best for a voice of half an hour of speech."""
+"""For voices that were trained with text dropout. Of 1 to 4 it was the best for a voice of half an hour of speech."""
 WITHOUT_ALIGNMENT = Sampling(repetition_penalty=2.0)
-"""A voice that was trained without alignments loops without a penalty; one with them speaks worse for it, since sounds
-do come back in a sentence."""
+"""A voice that was trained without the alignment loss loops without a penalty; one with it speaks worse with a penalty,
+since sounds recur in a sentence."""
 
 
 def check_speed(speed: float) -> None:

@@ -1,4 +1,4 @@
-"""How the model learns, on which devices, and where a run writes."""
+"""Config section `training`: stages, optimiser, losses, augmentation, model devices and the run's folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Literal, get_args
 
 from myxtts.config.checks import at_least, check_seed, in_range
 from myxtts.config.gpus import as_tuple
-from myxtts.config.presets import FROM_PRESET, OPTIMIZATION_LEVELS, fill_from
+from myxtts.config.presets import NOT_GIVEN, OPTIMIZATION_LEVELS, fill, preset
+from myxtts.config.public import flag, shown
 from myxtts.errors import ConfigError
 
 Stage = Literal["codec", "gpt", "decoder"]
@@ -21,18 +22,20 @@ FROM_SCRATCH = {
     "text_dropout": 0.1,
     "speed_perturbation": 0.08,
 }
-"""How a GPT learns that no voice brought, unless it is told otherwise; one that came from much speech does not learn
-by heart so soon."""
+"""How a GPT is regularised that starts from random weights, unless given: a small corpus overfits without it. One that
+a voice brings has seen more speech."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
+OPTIMISER_SETTINGS = ("learning_rate", "beta_1", "beta_2", "weight_decay", "warmup_steps", "ema", "clip_norm")
+"""Settings of the optimiser that a stage's recipe has under the same name; `final_learning_rate_share` beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Stages, optimiser, devices of the model, memory limits and the run's folder."""
+    """Stages, optimiser, model devices, memory limits and the run's folder."""
 
     run_dir: str = "runs/default"
-    """Folder of everything that a run writes: config.yaml, events.jsonl, checkpoints, samples, report.html."""
+    """Folder that a run writes to: config.yaml, events.jsonl, checkpoints/, samples/, voice/, report.html."""
 
     checkpoint_dir: str | None = None
     """Folder of the checkpoints; by default inside the run's folder."""
@@ -47,83 +50,108 @@ class TrainingConfig:
     """Steps between validations."""
 
     samples: int = 2
-    """Held-out sentences spoken (or clips coded and decoded) into samples/ at each validation; 0 for none."""
+    """Held-out sentences synthesised (stage codec: clips coded and decoded) in samples/ at each validation; 0: none."""
 
     stage: Stage | None = None
     """Train this stage only; without it, all stages that are not done yet, in order."""
 
     init_from: str | None = None
-    """Start from this voice (a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
+    """Fine-tune this voice (a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
 
     init_parts: tuple[VoicePart, ...] = ()
-    """Parts to take from --init-from; by default all but a mel decoder. Stages whose parts are there run only if asked
-    for, except gpt, which is what is fine-tuned."""
+    """Parts of the model to take from --init-from; by default all but a mel decoder. A stage whose parts all come from
+    the voice runs only with --stage, except gpt, which is fine-tuned."""
 
     epochs: int | None = None
-    """Most passes over the corpus, for each stage; 250 without it and without a number of steps."""
+    """Most epochs of each stage; 250 without it and without a number of steps."""
 
     max_steps: int | None = None
-    """Most steps of each stage; without it, the preset's recipe. --epochs beside it may end the stage before."""
+    """Most optimiser steps of each stage; without it, the recipe's. --epochs beside it may end the stage before."""
 
     codec_steps: int | None = None
-    """Most steps of stage codec, whatever --max-steps says of the others."""
+    """Most steps of stage codec, in place of --max-steps."""
 
     gpt_steps: int | None = None
-    """Most steps of stage gpt, whatever --max-steps says of the others."""
+    """Most steps of stage gpt, in place of --max-steps."""
 
     decoder_steps: int | None = None
-    """Most steps of stage decoder, whatever --max-steps says of the others."""
+    """Most steps of stage decoder, in place of --max-steps."""
 
     discriminator_start: int | None = None
-    """Steps of stage decoder before its discriminators join; without it, HiFi-GAN's have the preset's recipe, the mel
-    decoder's a third of the stage. 0: from the start."""
+    """Steps of stage decoder before its discriminators and the adversarial loss start; 0: from the first step. Without
+    it, the recipe's for HiFi-GAN and a third of the stage for the mel decoder."""
 
     seed: int = 0
-    """Decides the order of the data, the initial weights and every sampled number."""
+    """Seed of the data order, the initial weights, the augmentation and dropout."""
 
     log_every: int = 20
-    """Steps between two lines of the log."""
+    """Steps between two events of the log, and between two windows of figures."""
 
     learning_rate: float | None = None
-    """Highest learning rate; without it, the recipe's of the stage. The GPT's conditioning learns at a third of it."""
+    """Peak learning rate, after warm-up; without it, the recipe's of the stage. The GPT's conditioning encoder learns
+    at a third of it."""
 
-    alignment_weight: float = field(default=FROM_PRESET)
-    """Share of the loss that teaches two of the GPT's heads which token is spoken when; 0 trains without an aligner.
-    0.5 unless given; 0 for the GPT of an --init-from voice that was trained without."""
+    warmup_steps: int | None = None
+    """Steps of linear warm-up to the peak learning rate, at most a tenth of the stage; without it, the recipe's."""
+
+    final_learning_rate_share: float | None = None
+    """Learning rate at the end of the cosine schedule, as a share of the peak; without it, the recipe's (0.05)."""
+
+    beta_1: float | None = None
+    """AdamW's decay of the first moment; without it, the recipe's (0.9, and 0.8 for HiFi-GAN)."""
+
+    beta_2: float | None = None
+    """AdamW's decay of the second moment; without it, the recipe's (0.98, and 0.99 for HiFi-GAN)."""
+
+    weight_decay: float | None = None
+    """AdamW's decoupled weight decay of matrices; without it, the recipe's (0.01, and 0 in stage decoder)."""
+
+    clip_norm: float | None = None
+    """Largest norm of the gradient of each parameter group (gradient clipping); without it, the recipe's (1, and 100
+    for HiFi-GAN)."""
+
+    ema: float | None = None
+    """Decay of the exponential moving average of the weights, which is what is validated and exported; 0 keeps none.
+    Without it, the recipe's (0.999 for a GPT of size normal or big, 0 elsewhere)."""
+
+    alignment_weight: float = field(default=NOT_GIVEN)
+    """Weight of the alignment loss: two attention heads of the GPT are supervised with forced alignments of a CTC
+    aligner. 0 trains without an aligner. 0.5 unless given; 0 for the GPT of an --init-from voice that was trained
+    without."""
 
     ctc_loss_weight: float = 4.0
-    """Share of the codec's loss for what an aligner hears in its speech and in the recording; 0 compares mels only."""
+    """Weight of the CTC perceptual loss of stage codec and of the mel decoder: the difference between the activations
+    of a CTC aligner for its mels and for the recording's. 0 for a loss of mels only."""
 
-    token_corruption: float = field(default=FROM_PRESET)
-    """Share of the codes that the GPT reads while learning that are others than the clip's, so that little speech is
-    not learnt by heart. 0.1 unless given; 0 for the GPT of an --init-from voice."""
+    token_corruption: float = field(default=NOT_GIVEN)
+    """Token corruption: share of the audio codes in the GPT's input that are replaced by random ones while it trains,
+    against overfitting. 0.1 unless given; 0 for the GPT of an --init-from voice."""
 
-    text_dropout: float = field(default=FROM_PRESET)
-    """Share of the clips whose text the GPT does not see while learning: it gets to know how speech goes on whatever is
-    said, which speaking is guided away from (synth --guidance). 0.1 unless given; 0 for the GPT of an --init-from
-    voice."""
+    text_dropout: float = field(default=NOT_GIVEN)
+    """Text dropout: share of the clips whose text is hidden from the GPT while it trains, for unconditional logits in
+    classifier-free guidance (synth --guidance). 0.1 unless given; 0 for the GPT of an --init-from voice."""
 
-    concatenation: float = field(default=FROM_PRESET)
-    """Share of the clips that the GPT learns with the end of another clip of the same speaker from some word on, so
-    that little speech is not learnt by heart; it needs an aligner. 0.7 unless given; 0 for the GPT of an --init-from
-    voice."""
+    concatenation: float = field(default=NOT_GIVEN)
+    """Concatenation augmentation: share of the GPT's clips that continue, from a word boundary on, with the end of
+    another clip of the same speaker, against overfitting. It needs an aligner. 0.7 unless given; 0 for the GPT of an
+    --init-from voice."""
 
-    speed_perturbation: float = field(default=FROM_PRESET)
-    """Each time the GPT learns a clip its codes begin elsewhere, and it is up to this share faster or slower, its
-    reference as well, less so with every step, so that little speech is not learnt by heart. 0.08 unless given; 0 for
-    the GPT of an --init-from voice."""
+    speed_perturbation: float = field(default=NOT_GIVEN)
+    """Speed perturbation: clips and references of stage gpt are played up to this share faster or slower, with a random
+    offset of the code grid, less with every step, against overfitting. 0.08 unless given; 0 for the GPT of an
+    --init-from voice."""
 
     grad_accum: int = 1
-    """Batches whose gradients are added up before the optimiser steps."""
+    """Gradient accumulation: batches whose gradients are summed for one optimiser step."""
 
     optimization_level: Literal["basic", "enhanced", "experimental"] = "basic"
-    """Named set: basic changes nothing, enhanced compiles steps with XLA, experimental adds mixed precision."""
+    """Preset: basic changes nothing, enhanced compiles steps with XLA, experimental adds mixed precision."""
 
-    jit_compile: bool = field(default=FROM_PRESET)
+    jit_compile: bool = field(default=NOT_GIVEN)
     """Compile the train step with XLA (set by --optimization-level unless given)."""
 
-    mixed_precision: bool = field(default=FROM_PRESET)
-    """Compute in 16 bits on GPUs that can (set by --optimization-level unless given)."""
+    mixed_precision: bool = field(default=NOT_GIVEN)
+    """Mixed precision: compute in 16 bits on GPUs that can (set by --optimization-level unless given)."""
 
     multi_gpu: bool = False
     """Mirror the model over all visible GPUs."""
@@ -141,61 +169,72 @@ class TrainingConfig:
     """Memory limit of the model GPU in MB, with --enable-memory-isolation."""
 
     simulate_gpus: int = 0
-    """Let this many CPU devices stand for GPUs: the whole pipeline without a GPU."""
+    """Simulate this many GPUs with CPU devices: the whole pipeline without a GPU."""
 
     cpu_threads: int | None = None
-    """Threads of one operation on a CPU. By default every simulated GPU has an even share of the cores, as if they were
-    apart; all cores are faster where one device has most of the work."""
+    """Intra-op threads of a CPU device. By default each simulated GPU has an even share of the cores; all cores are
+    faster where one device has most of the work."""
 
     def steps_asked_for(self, stage: Stage) -> tuple[str, int] | None:
-        """The flag that says how many steps a stage has at most, and what it says; None where the recipe decides."""
-        own: dict[Stage, int | None] = {
-            "codec": self.codec_steps,
-            "gpt": self.gpt_steps,
-            "decoder": self.decoder_steps,
-        }
-        if (steps := own[stage]) is not None:
-            return f"--{stage}-steps", steps
-        return None if self.max_steps is None else ("--max-steps", self.max_steps)
+        """The setting that limits a stage's steps, as a message names it, and its value; None where the recipe does."""
+        for name in (f"{stage}_steps", "max_steps"):
+            if (steps := getattr(self, name)) is not None:
+                return shown(name), steps
+        return None
 
     def __post_init__(self) -> None:
-        fill_from(self, OPTIMIZATION_LEVELS, "--optimization-level", self.optimization_level)
-        at_least("--keep", self.keep, 1, hint="the default is 3")
-        at_least("--checkpoint-every", self.checkpoint_every, 1, hint="the default is 500 steps")
-        at_least("--validate-every", self.validate_every, 1, hint="the default is 500 steps")
-        in_range("--samples", self.samples, 0, 16, hint="2 is enough to hear how it goes; 0 turns them off")
-        at_least("--epochs", self.epochs, 1, hint="leave it out for the recipe's steps")
-        at_least("--max-steps", self.max_steps, 1, hint="leave it out to train by --epochs")
-        for name in ("codec_steps", "gpt_steps", "decoder_steps"):
-            at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1, hint="leave it out for the recipe's")
-        at_least("--log-every", self.log_every, 1, hint="the default is 20 steps")
-        at_least("--grad-accum", self.grad_accum, 1, hint="1 steps after every batch")
-        at_least(
-            "--discriminator-start", self.discriminator_start, 0, hint="0 has the discriminators from the first step"
-        )
+        fill(self, preset(OPTIMIZATION_LEVELS, "--optimization-level", self.optimization_level))
+        # What the voice of --init-from was trained with is known once it is read: myxtts.training.initial_voice.
+        if self.init_from is None:
+            fill(self, FROM_SCRATCH)
+        for name, minimum, hint in _MINIMA:
+            at_least(shown(name), getattr(self, name), minimum, hint=hint)
+        for name, low, high, hint in _RANGES:
+            in_range(shown(name), getattr(self, name), low, high, hint=hint)
         check_seed(self.seed)
-        in_range("--learning-rate", self.learning_rate, 1e-8, 1.0, hint="1e-3 suits tiny, 1e-4 big")
-        # What a voice was trained with is known only once it is read: see myxtts.training.initial_voice.
-        for name, value in FROM_SCRATCH.items() if self.init_from is None else ():
-            if getattr(self, name) is FROM_PRESET:
-                object.__setattr__(self, name, value)
-        in_range("--alignment-weight", self.alignment_weight, 0.0, 10.0, hint="0.5 from scratch, 0 to leave it out")
-        in_range("--ctc-loss-weight", self.ctc_loss_weight, 0.0, 100.0, hint="4 from scratch, 0 to leave it out")
-        in_range("--concatenation", self.concatenation, 0.0, 1.0, hint="0.7 from scratch, 0 to leave it out")
-        in_range("--text-dropout", self.text_dropout, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
-        in_range("--token-corruption", self.token_corruption, 0.0, 0.9, hint="0.1 from scratch, 0 to leave it out")
-        in_range("--speed-perturbation", self.speed_perturbation, 0.0, 0.3, hint="0.08 from scratch, 0 to leave it out")
-        at_least("--cpu-threads", self.cpu_threads, 1, hint="leave it out for a share of the cores")
-        at_least("--simulate-gpus", self.simulate_gpus, 0, hint="2 is enough for the dual pipeline")
-        for flag, limit_mb in (
-            ("--data-gpu-memory", self.data_gpu_memory),
-            ("--model-gpu-memory", self.model_gpu_memory),
-        ):
-            at_least(flag, limit_mb, MIN_MEMORY_MB, hint="limits are in MB: 8192 is 8 GB")
         try:
             as_tuple(self.visible_gpus)
         except ConfigError:
             raise ConfigError(
-                f"--visible-gpus is {self.visible_gpus!r}, must be different GPU numbers with commas between",
+                f"{flag('visible_gpus')} is {self.visible_gpus!r}, must be different GPU numbers with commas between",
                 hint='for example --visible-gpus "0,1"; leave it out to see all GPUs',
             ) from None
+
+
+_MINIMA = (
+    ("keep", 1, "the default is 3"),
+    ("checkpoint_every", 1, "the default is 500 steps"),
+    ("validate_every", 1, "the default is 500 steps"),
+    ("epochs", 1, "leave it out for the recipe's steps"),
+    ("max_steps", 1, "leave it out to train by --epochs"),
+    ("codec_steps", 1, "leave it out for the recipe's"),
+    ("gpt_steps", 1, "leave it out for the recipe's"),
+    ("decoder_steps", 1, "leave it out for the recipe's"),
+    ("log_every", 1, "the default is 20 steps"),
+    ("grad_accum", 1, "1 steps after every batch"),
+    ("discriminator_start", 0, "0 starts the discriminators with the first step"),
+    ("warmup_steps", 0, "0 starts at the peak learning rate"),
+    ("cpu_threads", 1, "leave it out for a share of the cores"),
+    ("simulate_gpus", 0, "2 is enough for the dual pipeline"),
+    ("data_gpu_memory", MIN_MEMORY_MB, "limits are in MB: 8192 is 8 GB"),
+    ("model_gpu_memory", MIN_MEMORY_MB, "limits are in MB: 8192 is 8 GB"),
+)
+"""Setting, least value, hint."""
+
+_RANGES = (
+    ("samples", 0, 16, "2 are enough to hear how it goes; 0 turns them off"),
+    ("learning_rate", 1e-8, 1.0, "1e-3 suits tiny, 1e-4 big"),
+    ("final_learning_rate_share", 0.0, 1.0, "0.05 decays to a twentieth, 1 keeps the peak rate"),
+    ("beta_1", 0.0, 0.9999, "0.9 is usual"),
+    ("beta_2", 0.0, 0.99999, "0.98 to 0.999 are usual"),
+    ("weight_decay", 0.0, 1.0, "0.01 is usual, 0 turns it off"),
+    ("clip_norm", 1e-6, 1e6, "1 is usual; a large number clips nothing"),
+    ("ema", 0.0, 0.99999, "0.999 is usual, 0 keeps no average"),
+    ("alignment_weight", 0.0, 10.0, "0.5 from scratch, 0 to leave it out"),
+    ("ctc_loss_weight", 0.0, 100.0, "4 from scratch, 0 to leave it out"),
+    ("concatenation", 0.0, 1.0, "0.7 from scratch, 0 to leave it out"),
+    ("text_dropout", 0.0, 0.9, "0.1 from scratch, 0 to leave it out"),
+    ("token_corruption", 0.0, 0.9, "0.1 from scratch, 0 to leave it out"),
+    ("speed_perturbation", 0.0, 0.3, "0.08 from scratch, 0 to leave it out"),
+)
+"""Setting, least and largest value, hint."""

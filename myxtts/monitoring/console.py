@@ -1,7 +1,4 @@
-"""A run on the terminal: a live panel, or plain lines where there is no terminal.
-
-Draws a `RunState` and nothing else; the only module that uses rich.
-"""
+"""A run on the terminal: a live panel, or plain lines where there is no terminal. It draws a `RunState`."""
 
 from __future__ import annotations
 
@@ -20,10 +17,27 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from myxtts.monitoring.events import Event, EventLog, read_events
-from myxtts.monitoring.run_state import RunState
+from myxtts.monitoring.events import EventFollower, EventLog
+from myxtts.monitoring.run_state import RunState, TimedWarning, skipped_words
+from myxtts.monitoring.schema import (
+    CheckpointEvent,
+    Event,
+    LeakEvent,
+    MemoryReading,
+    ProgressEvent,
+    RunEndEvent,
+    StageDoneEvent,
+    StepEvent,
+    TrainingStartEvent,
+    ValidationEvent,
+    WarmupEvent,
+    WarningEvent,
+    WindowEvent,
+)
 from myxtts.monitoring.verdict import diagnose
 from myxtts.monitoring.words import number, percent
+
+logger = logging.getLogger(__name__)
 
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -35,7 +49,7 @@ NARROW = 64
 TWO_COLUMNS = 140
 """Terminal width from which a device's line fits into half of it."""
 PROCESS_MEMORY = "process RSS"
-"""Source of a reading that is the whole process's, because the device has no memory of its own to ask."""
+"""Source of a reading that is the whole process's: a CPU device has no memory of its own."""
 
 RECENT_WARNING_S = 600.0
 
@@ -89,18 +103,25 @@ class LiveConsole:
             self._live = None
 
     def follow(self, log: EventLog) -> None:
-        """Show what is written to a run's log from now on; what it has of before a resume is taken in silently."""
-        for event in read_events(log.path):
-            self.state.apply(event)
+        """Show what is written to a run's log from now on; events from before a resume only update the state."""
+        follower = EventFollower(log.path)
+        try:
+            for event in follower.poll():
+                self.state.apply(event)
+        except OSError as error:
+            logger.warning("earlier events are not shown: %s cannot be read: %s", log.path, error.strerror)
+        self.state.skipped = follower.skipped
+        if words := skipped_words(self.state):
+            logger.warning("%s", words)
         log.subscribe(self.on_event)
 
     def on_event(self, event: Event) -> None:
         self.state.apply(event)
-        said_already = self._warnings_logged and event["event"] in ("warning", "leak")
+        said_already = self._warnings_logged and isinstance(event, (WarningEvent, LeakEvent))
         if self._plain and not said_already:
             line = plain_line(self.state, event, self._said_at)
             if line is not None:
-                self._said_at = event["time"]
+                self._said_at = event.time
                 self._console.print(line, markup=False, soft_wrap=True)
 
     def _panel(self) -> RenderableType:
@@ -144,50 +165,49 @@ def render(state: RunState, width: int) -> RenderableType:
 
 
 def snapshot_lines(state: RunState) -> list[str]:
-    """The same manifest as the panel, as plain lines."""
+    """What the panel shows, as plain lines."""
     lines = [f"{_title(state)}: {_headline(state)}"]
     if state.task is not None and state.ended is None:
         lines.append(state.task)
     if state.window is not None:
         lines.append(str(diagnose(state.window)))
     for name, memory in state.memory.items():
-        lines.append(f"memory of {memory.get('device') or name}: {_memory_words(memory)}")
+        lines.append(f"memory of {memory.device or name}: {_memory_words(memory)}")
     if state.checkpoint is not None:
-        lines.append(f"checkpoint at {state.checkpoint['stage']} step {state.checkpoint['step']:,}")
+        lines.append(f"checkpoint at {state.checkpoint.stage} step {state.checkpoint.step:,}")
     for warning in state.warnings[-3:]:
-        age_s = (state.last_at or 0.0) - warning["time"]
-        lines.append(f"warning {duration(age_s)} ago: {warning['message']}: {warning['hint']}")
+        lines.append(f"warning {duration(_age_s(state, warning))} ago: {warning.message}: {warning.hint}")
+    if words := skipped_words(state):
+        lines.append(words)
     if state.silent_s is not None:
         lines.append(_silence(state.silent_s))
     if state.ended is not None:
-        lines.append(f"{state.ended['reason']}: {state.ended['message']}")
+        lines.append(f"{state.ended.reason}: {state.ended.message}")
     return lines
 
 
 def plain_line(state: RunState, event: Event, said_at: float | None) -> str | None:
-    """What an event says without a terminal; None for those that would only repeat (steps within ten seconds)."""
-    match event["event"]:
-        case "step" | "window":
-            due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
+    """The line of an event without a terminal; None for those that would only repeat (steps within ten seconds)."""
+    due = said_at is None or event.time - said_at >= PLAIN_EVERY_S
+    match event:
+        case StepEvent() | WindowEvent():
             return _headline(state) if due else None
-        case "progress":
-            due = said_at is None or event["time"] - said_at >= PLAIN_EVERY_S
+        case ProgressEvent():
             return state.task if due else None
-        case "training_start":
-            return f"training starts: {event['stage']} from step {event['step']:,} of {_count(event['total_steps'])}"
-        case "warmup":
-            return f"buffer {event['depth']}/{event['capacity']} after {event['waited_s']:.1f} s ({event['reason']})"
-        case "validation":
-            return f"{event['stage']} step {event['step']:,}: validation loss {number(event['loss'])}"
-        case "checkpoint":
-            return f"checkpoint: {event['path']}"
-        case "stage_done":
-            return f"stage {event['stage']} is done at step {event['step']:,}"
-        case "warning" | "leak":
-            warning = state.warnings[-1]
-            return f"warning: {warning['message']}: {warning['hint']}"
-        case "run_end" if event["reason"] != "failed":  # the command that failed says why itself, with the cure
-            return f"{event['reason']}: {event['message']}"
+        case TrainingStartEvent():
+            return f"training starts: {event.stage} from step {event.step:,} of {_count(event.total_steps)}"
+        case WarmupEvent():
+            return f"buffer {event.depth}/{event.capacity} after {event.waited_s:.1f} s ({event.reason})"
+        case ValidationEvent():
+            return f"{event.stage} step {event.step:,}: validation loss {number(event.loss)}"
+        case CheckpointEvent():
+            return f"checkpoint: {event.path}"
+        case StageDoneEvent():
+            return f"stage {event.stage} is done at step {event.step:,}"
+        case WarningEvent() | LeakEvent():
+            return f"warning: {state.warnings[-1].message}: {state.warnings[-1].hint}"
+        case RunEndEvent() if event.reason != "failed":  # the command that failed prints the error and its hint
+            return f"{event.reason}: {event.message}"
     return None
 
 
@@ -213,17 +233,17 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def _title(state: RunState) -> str:
     stage = f"stage {state.stage}" if state.stage else "starting"
-    stages = state.about.get("stages") or []
+    stages = state.about.stages
     if state.stage in stages:
         stage += f" ({stages.index(state.stage) + 1} of {len(stages)})"
-    mode = state.about.get("mode") or state.devices.get("mode")
-    return " · ".join(["myxtts", stage] + ([str(mode)] if mode else []))
+    mode = state.about.mode or state.devices.mode
+    return " · ".join(["myxtts", stage] + ([mode] if mode else []))
 
 
 def _border(state: RunState) -> str:
     if state.ended is None:
         return "cyan"
-    return {"finished": "green", "interrupted": "yellow"}.get(state.ended["reason"], "red")
+    return {"finished": "green", "interrupted": "yellow"}.get(state.ended.reason, "red")
 
 
 def _progress(state: RunState, width: int) -> RenderableType:
@@ -281,7 +301,7 @@ def _devices(state: RunState, bar_width: int, room: int) -> RenderableType:
         return table
     for device, share in window.device_busy.items():
         roles = ["data"] * (device == window.data_device) + ["model"] * (device in window.model_devices)
-        memory = state.memory_of(device, roles[-1])
+        memory = state.memory_of(device, roles[-1] if roles else "")
         table.add_row(
             "+".join(roles),
             *_bar(share, "green" if "model" in roles else "blue", bar_width),
@@ -317,17 +337,22 @@ def _words(state: RunState) -> list[RenderableType]:
         verdict = diagnose(state.window)
         parts.append(Text(str(verdict), style="green" if verdict.level == "good" else "yellow"))
     for warning in state.warnings[-2:]:
-        age_s = (state.last_at or 0.0) - warning["time"]
+        age_s = _age_s(state, warning)
         if age_s <= RECENT_WARNING_S:
-            parts.append(Text(f"{duration(age_s)} ago: {warning['message']}: {warning['hint']}", style="yellow"))
+            parts.append(Text(f"{duration(age_s)} ago: {warning.message}: {warning.hint}", style="yellow"))
     if state.checkpoint is not None:
-        checkpoint = state.checkpoint
-        parts.append(Text(f"checkpoint at {checkpoint['stage']} step {checkpoint['step']:,}", style="dim"))
+        parts.append(Text(f"checkpoint at {state.checkpoint.stage} step {state.checkpoint.step:,}", style="dim"))
+    if words := skipped_words(state):
+        parts.append(Text(words, style="dim"))
     if state.silent_s is not None:
         parts.append(Text(_silence(state.silent_s), style="yellow"))
     if state.ended is not None:
-        parts.append(Text(f"{state.ended['reason']}: {state.ended['message']}", style=_border(state)))
+        parts.append(Text(f"{state.ended.reason}: {state.ended.message}", style=_border(state)))
     return parts
+
+
+def _age_s(state: RunState, warning: TimedWarning) -> float:
+    return (state.last_at or 0.0) - warning.time
 
 
 def _silence(silent_s: float) -> str:
@@ -367,14 +392,13 @@ def _beside(parts: Sequence[str], room: int) -> str:
     return "\n".join(lines)
 
 
-def _memory_words(memory: dict[str, float | str | None]) -> str:
-    current, limit = memory.get("current_mb"), memory.get("limit_mb")
-    if current is None:
+def _memory_words(memory: MemoryReading) -> str:
+    if memory.current_mb is None:
         return "unavailable"
-    words = f"{float(current) / 1024:.1f} GB"
-    if limit is not None:
-        words += f" of {float(limit) / 1024:.1f}"
-    if memory.get("source") == PROCESS_MEMORY:
+    words = f"{memory.current_mb / 1024:.1f} GB"
+    if memory.limit_mb is not None:
+        words += f" of {memory.limit_mb / 1024:.1f}"
+    if memory.source == PROCESS_MEMORY:
         words += f" ({PROCESS_MEMORY})"
     return words
 

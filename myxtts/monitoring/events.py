@@ -1,29 +1,8 @@
 """The run's event log: `events.jsonl`, one JSON object a line, only ever appended to.
 
-Every event has `event` (its name) and `time` (seconds since 1970). `VOCABULARY` lists the names and the fields that
-readers may rely on; a writer may add more. A line is written whole with one system call, so that a killed run or a
-full disk leaves at most a torn last line, which readers skip and the next line closes. Numbers that are not finite are
-written as null: JSON has no NaN.
-
-| event | when | fields |
-|---|---|---|
-| run_start | first, and again at each resume | `version`; `command`, `mode`, `stages` |
-| devices | roles are configured | `mode`, `lines` (the plan in words); `data`, `models`, `simulated` |
-| pipeline | the producer starts | `data_device`, `model_devices`, `buffer_size` |
-| model_placed | the model is built | `device`; `physical` |
-| progress | now and then, before a stage can begin | `task` (in words), `done`, `total` |
-| warmup | the buffer was waited for | `waited_s`, `depth`, `capacity`, `reason` |
-| training_start | a stage's first step is next | `stage`, `step` (of the first), `total_steps` |
-| step | a step is done | `stage`, `step`, `loss`; any further numbers |
-| window | every `--log-every` steps | `stage`, `step` and the fields of `figures.WindowFigures` |
-| memory | with a window | `devices`: role → `device`, `current_mb`, `peak_mb`, `limit_mb`, `source`; None if unknown |
-| leak | memory grows steadily | `device` (in words, or the process), `mb_per_step` |
-| validation | held-out data were scored | `stage`, `step`, `loss` |
-| sample | audio was written | `stage`, `step`, `path` (in the run folder); `text` |
-| checkpoint | one is on disk | `stage`, `step`, `path` |
-| stage_done | a stage has ended | `stage`, `step` |
-| warning | something should be changed | `message`, `hint` |
-| run_end | last | `reason`: finished, interrupted or failed; `message` |
+`schema` has the events. A line is written whole with one system call, so that a killed run or a full disk leaves at
+most a torn last line, which readers skip and the next line closes. Numbers that are not finite are written as null:
+JSON has no NaN.
 """
 
 from __future__ import annotations
@@ -38,31 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from myxtts.monitoring.parsing import event_of, missing_fields
+from myxtts.monitoring.schema import SCHEMA, Event
+
 logger = logging.getLogger(__name__)
 
-Event = dict[str, Any]
-
 PROGRESS_EVERY_S = 5.0
-
-VOCABULARY: Mapping[str, tuple[str, ...]] = {
-    "run_start": ("version",),
-    "devices": ("mode", "lines"),
-    "pipeline": ("data_device", "model_devices", "buffer_size"),
-    "model_placed": ("device",),
-    "progress": ("task", "done", "total"),
-    "warmup": ("waited_s", "depth", "capacity", "reason"),
-    "training_start": ("stage", "step", "total_steps"),
-    "step": ("stage", "step", "loss"),
-    "window": ("stage", "step", "seconds", "steps", "device_busy", "stall_share"),
-    "memory": ("devices",),
-    "leak": ("device", "mb_per_step"),
-    "validation": ("stage", "step", "loss"),
-    "sample": ("stage", "step", "path"),
-    "checkpoint": ("stage", "step", "path"),
-    "stage_done": ("stage", "step"),
-    "warning": ("message", "hint"),
-    "run_end": ("reason", "message"),
-}
 
 
 class EventLog:
@@ -80,28 +40,27 @@ class EventLog:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def subscribe(self, listener: Callable[[Event], None]) -> None:
-        """`listener` gets every later event, as a reader of the file would, on the writer's thread."""
+        """Call `listener` with every later event, as a reader of the file gets it, on the writer's thread."""
         self._subscribers.append(listener)
 
-    def write(self, event: str, /, **fields: Any) -> Event:
-        """Writes one event; its fields are the keywords."""
-        if event not in VOCABULARY:
-            raise ValueError(f"event {event!r} is not in the vocabulary: {', '.join(VOCABULARY)}")
-        missing = [name for name in VOCABULARY[event] if name not in fields]
-        if missing:
+    def write(self, event: str, /, **fields: Any) -> None:
+        """Write one event of the schema; its fields, and any further ones, are the keywords."""
+        if event not in SCHEMA:
+            raise ValueError(f"event {event!r} is not in the schema: {', '.join(SCHEMA)}")
+        if missing := missing_fields(event, fields):
             raise ValueError(f"event {event!r} lacks {missing}")
-        record: Event = {"event": event, "time": round(self._now(), 3), **_json_value(fields)}
+        record = {"event": event, "time": round(self._now(), 3), **_json_value(fields)}
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         with self._lock:
             self._append(line.encode(errors="replace"))  # a path need not be UTF-8
-            for listener in tuple(self._subscribers):
-                self._hand(record, listener)
-        return record
+            if (seen := event_of(record)) is not None:
+                for listener in tuple(self._subscribers):
+                    self._hand(seen, listener)
 
-    def _hand(self, record: Event, listener: Callable[[Event], None]) -> None:
-        """One that fails gets no more: what shows a run, on a terminal that may be gone by now, must not end it."""
+    def _hand(self, event: Event, listener: Callable[[Event], None]) -> None:
+        """Unsubscribe one that fails: a console whose terminal is gone must not end the run."""
         try:
-            listener(record)
+            listener(event)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on
             self._subscribers.remove(listener)
             name = getattr(listener, "__qualname__", repr(listener))
@@ -120,9 +79,9 @@ class EventLog:
         self.close()
 
     def _append(self, line: bytes) -> None:
-        """A full disk must not end a training run for the sake of its log: it is said once, and the line is lost.
+        """Append a line. A full disk must not end a run: it is logged once, and the line is lost.
 
-        A line after one that is torn begins with the end of that one.
+        A line after a torn one begins with the line end that the torn one lacks.
         """
         if self._torn:
             line = b"\n" + line
@@ -141,7 +100,7 @@ class EventLog:
 
 
 class ProgressEvents:
-    """Writes how far a task has come: the first time, every few seconds, and at its end."""
+    """Writes the progress of a task: the first time, every few seconds, and at its end."""
 
     def __init__(self, events: EventLog, *, now: Callable[[], float] = time.monotonic) -> None:
         self._events, self._now = events, now
@@ -162,6 +121,8 @@ class EventFollower:
         self._offset = 0
         self._inode = -1
         self._partial = b""
+        self.skipped = 0
+        """Lines so far that could not be read: torn by a kill, damaged, or without a field that readers need."""
 
     def poll(self) -> list[Event]:
         try:
@@ -170,17 +131,21 @@ class EventFollower:
                 if status.st_ino != self._inode or status.st_size < self._offset:
                     # Another file under the same name (a run started afresh): from its beginning.
                     self._inode, self._offset, self._partial = status.st_ino, 0, b""
+                    self.skipped = 0
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
             return []
         self._offset += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
-        return [event for line in lines if (event := _parse(line)) is not None]
+        lines = [line for line in lines if line.strip()]
+        events = [event for line in lines if (event := _parse(line)) is not None]
+        self.skipped += len(lines) - len(events)
+        return events
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Every whole event of a log; a last line without its end is not one."""
+    """Every event of a log, in order; a last line without its end and lines that cannot be read are skipped."""
     yield from EventFollower(path).poll()
 
 
@@ -199,10 +164,10 @@ def _ends_torn(path: Path) -> bool:
 
 def _parse(line: bytes) -> Event | None:
     try:
-        event = json.loads(line)
-    except ValueError:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and "event" in event and "time" in event else None
+    return event_of(record)
 
 
 def _json_value(value: Any) -> Any:

@@ -6,84 +6,82 @@ from `events.jsonl`; they are therefore made of JSON values only. Shares are of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+PHASES = ("source", "process", "transfer", "train")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseFigures:
     """How one phase spent the window."""
 
-    busy: float
+    busy: float = 0.0
     """Share of the time in which it worked."""
 
-    waiting: float
+    waiting: float = 0.0
     """Share in which it had no input."""
 
-    blocked: float
+    blocked: float = 0.0
     """Share in which its output had no room (of `train` on a shared device: another phase held the device)."""
 
-    ms_per_batch: float | None
+    ms_per_batch: float | None = None
     """Busy milliseconds for one batch; None when it finished none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowFigures:
-    """How the phases, devices and the buffer spent a stretch of training, pauses left out."""
+    """How the phases, devices and the buffer spent a stretch of training, pauses left out.
 
-    seconds: float
-    steps: int
+    Telemetry gives every field; the defaults are for logs of versions that lack one.
+    """
+
+    seconds: float = 0.0
+    steps: int = 0
     """Batches trained on; with gradient accumulation the optimiser makes fewer steps."""
 
-    step_ms: float | None
-    phases: dict[str, PhaseFigures]
-    data_device: str
-    model_devices: tuple[str, ...]
-    device_busy: dict[str, float]
-    stall_share: float
+    step_ms: float | None = None
+    phases: dict[str, PhaseFigures] = field(default_factory=dict)
+    data_device: str = ""
+    model_devices: tuple[str, ...] = ()
+    device_busy: dict[str, float] = field(default_factory=dict)
+    stall_share: float = 0.0
     """Share in which the model device had nothing to do because no batch was there."""
 
-    buffer_depth: float
+    buffer_depth: float = 0.0
     """Batches ready ahead of the model, mean over the window's steps."""
 
-    buffer_capacity: int
-    efficiency: float | None
+    buffer_capacity: int = 0
+    efficiency: float | None = None
     """Slowest phase's time for a batch divided by the time of a step; 1 is the best a pipeline can do."""
 
-    bottleneck: str | None
+    bottleneck: str | None = None
     """Name of the slowest phase."""
 
-    oscillation: float | None
+    oscillation: float | None = None
     """Standard deviation of the model device's busy share over short slices, divided by its mean."""
 
-    audio_seconds_per_s: float | None
-    padding_share: float | None
+    audio_seconds_per_s: float | None = None
+    padding_share: float | None = None
 
     def to_event(self) -> dict[str, Any]:
         """The figures as JSON values, rounded to what is measured."""
         event: dict[str, Any] = _rounded(asdict(self))
         return event
 
-    @classmethod
-    def from_event(cls, event: Mapping[str, Any]) -> WindowFigures:
-        """The figures of a `window` event; unknown fields (of a newer version) are passed over."""
-        known = {field.name: event[field.name] for field in fields(cls)}
-        known["model_devices"] = tuple(known["model_devices"])
-        names = [field.name for field in fields(PhaseFigures)]
-        known["phases"] = {
-            phase: PhaseFigures(**{name: figures[name] for name in names}) for phase, figures in known["phases"].items()
-        }
-        return cls(**known)
+    def phase(self, name: str) -> PhaseFigures:
+        return self.phases.get(name, PhaseFigures())
 
     @property
     def model_busy(self) -> float:
         """Mean busy share of the model devices."""
-        return sum(self.device_busy[device] for device in self.model_devices) / len(self.model_devices)
+        shares = [self.device_busy.get(device, 0.0) for device in self.model_devices]
+        return sum(shares) / len(shares) if shares else 0.0
 
     @property
     def data_busy(self) -> float:
-        return self.device_busy[self.data_device]
+        return self.device_busy.get(self.data_device, 0.0)
 
     @property
     def shares_device(self) -> bool:
@@ -104,10 +102,10 @@ def average(windows: Sequence[WindowFigures]) -> WindowFigures:
 
     def phase(name: str) -> PhaseFigures:
         return PhaseFigures(
-            busy=mean(lambda window: window.phases[name].busy) or 0.0,
-            waiting=mean(lambda window: window.phases[name].waiting) or 0.0,
-            blocked=mean(lambda window: window.phases[name].blocked) or 0.0,
-            ms_per_batch=_ms_per_batch([(window.phases[name], window.seconds) for window in windows]),
+            busy=mean(lambda window: window.phase(name).busy) or 0.0,
+            waiting=mean(lambda window: window.phase(name).waiting) or 0.0,
+            blocked=mean(lambda window: window.phase(name).blocked) or 0.0,
+            ms_per_batch=_ms_per_batch([(window.phase(name), window.seconds) for window in windows]),
         )
 
     return replace(

@@ -10,14 +10,13 @@ import base64
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from myxtts.errors import DataError
 from myxtts.files import replacing
 from myxtts.monitoring.charts import Point, Series, line_chart, range_behind_start, smooth
-from myxtts.monitoring.events import Event, read_events
-from myxtts.monitoring.figures import WindowFigures, average
-from myxtts.monitoring.run_state import RunState, StageHistory
+from myxtts.monitoring.figures import PHASES, WindowFigures, average
+from myxtts.monitoring.run_state import RunState, StageHistory, read_state, skipped_words
+from myxtts.monitoring.schema import MemoryReading, SampleEvent
 from myxtts.monitoring.verdict import diagnose_stage
 from myxtts.monitoring.words import number, percent
 
@@ -31,7 +30,7 @@ def write_report(run_dir: Path) -> Path:
     log = run_dir / "events.jsonl"
     if not log.is_file():
         raise DataError(f"{run_dir} has no events.jsonl", hint="give the folder that --run-dir named")
-    page = render_report(RunState(read_events(log)), run_dir)
+    page = render_report(read_state(log), run_dir)
     target = run_dir / "report.html"
     with replacing(target) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
@@ -62,14 +61,16 @@ def render_report(state: RunState, run_dir: Path) -> str:
 
 
 def _head(state: RunState, title: str) -> str:
-    reason = state.ended["reason"] if state.ended is not None else "no end recorded"
+    reason = state.ended.reason if state.ended is not None else "no end recorded"
     level = {"finished": "good", "failed": "failed"}.get(reason, "warning")
     parts = [f'<h1>{escape(title)} <span class="state {level}">{escape(reason)}</span></h1>']
     if state.ended is not None:
-        parts.append(f"<p>{escape(str(state.ended['message']))}</p>")
-    if state.about.get("command"):
-        parts.append(f'<p class="soft"><code>{escape(str(state.about["command"]))}</code></p>')
-    lines = [escape(str(line)) for line in state.devices.get("lines", [])]
+        parts.append(f"<p>{escape(state.ended.message)}</p>")
+    if state.about.command:
+        parts.append(f'<p class="soft"><code>{escape(state.about.command)}</code></p>')
+    if words := skipped_words(state):
+        parts.append(f'<p class="soft">{escape(words)}</p>')
+    lines = [escape(line) for line in state.devices.lines]
     if lines:
         rest = "".join(f"<p>{line}</p>" for line in lines[1:])
         parts.append(f'<details class="soft"><summary>{lines[0]}</summary>{rest}</details>')
@@ -126,7 +127,7 @@ def _verdicts(state: RunState) -> str:
 
 
 def _phase_row(stage: str, figures: WindowFigures) -> str:
-    times = [figures.step_ms, *(phase.ms_per_batch for phase in figures.phases.values())]
+    times = [figures.step_ms, *(figures.phase(name).ms_per_batch for name in PHASES)]
     cells = [number(value) for value in times]
     cells += [percent(figures.efficiency), percent(figures.oscillation), percent(figures.padding_share)]
     cells.append(f"{figures.buffer_depth:.0f}/{figures.buffer_capacity}")
@@ -186,18 +187,17 @@ def _memory_section(state: RunState) -> str:
     notes: list[str] = []
     for place, device in enumerate(names):
         readings = [(at / 60, devices[device]) for at, devices in memories if device in devices]
-        points = [(at, entry["current_mb"] / 1024) for at, entry in readings if entry.get("current_mb") is not None]
+        points = [(at, reading.current_mb / 1024) for at, reading in readings if reading.current_mb is not None]
+        last = readings[-1][1]
         if not points:
-            name = readings[-1][1].get("device") or device
-            notes.append(f'<p class="soft">{escape(str(name))}: memory is unavailable.</p>')
+            notes.append(f'<p class="soft">{escape(last.device or device)}: memory is unavailable.</p>')
             continue
-        name = _memory_name(device, readings[-1][1])
+        name = _memory_name(device, last)
         if any(one.name == name for one in series):
             continue  # two devices without memory of their own: the process has only one
         series.append(Series(name, points, place % 4))
-        limit = readings[-1][1].get("limit_mb")
-        if limit is not None:
-            ends = [(points[0][0], limit / 1024), (points[-1][0], limit / 1024)]
+        if last.limit_mb is not None:
+            ends = [(at, last.limit_mb / 1024) for at in (points[0][0], points[-1][0])]
             series.append(Series(f"limit of {name}", ends, place % 4, "dashed"))
     if not names:
         return ""
@@ -206,25 +206,25 @@ def _memory_section(state: RunState) -> str:
     return f'<h2>Memory</h2><div class="card">{chart}{"".join(notes)}</div>'
 
 
-def _memory_name(role: str, entry: dict[str, Any]) -> str:
-    device, source = entry.get("device") or role, entry.get("source")
-    return str(source) if source == "process RSS" else f"{device} ({source})" if source else str(device)
+def _memory_name(role: str, reading: MemoryReading) -> str:
+    device, source = reading.device or role, reading.source
+    return source if source == "process RSS" else f"{device} ({source})" if source else device
 
 
 def _samples_section(state: RunState, run_dir: Path) -> str:
     if not state.samples:
         return ""
-    rows = "".join(_sample(event, run_dir) for event in reversed(state.samples[-MOST_SAMPLES:]))
+    rows = "".join(_sample(sample, run_dir) for sample in reversed(state.samples[-MOST_SAMPLES:]))
     left = len(state.samples) - MOST_SAMPLES
     more = f'<p class="soft">{left} earlier ones are in the samples folder.</p>' if left > 0 else ""
     return f'<h2>Samples</h2><div class="card">{rows}{more}</div>'
 
 
-def _sample(event: Event, run_dir: Path) -> str:
-    where = f"{event['stage']} step {event['step']:,}"
-    group = audio_player(run_dir, str(event["path"]))
-    text = escape(str(event.get("text") or ""))
-    return f'<div class="sample"><span class="soft">{escape(where)}</span><span dir="auto">{text}</span>{group}</div>'
+def _sample(sample: SampleEvent, run_dir: Path) -> str:
+    where = f"{sample.stage} step {sample.step:,}"
+    player = audio_player(run_dir, sample.path)
+    text = escape(sample.text or "")
+    return f'<div class="sample"><span class="soft">{escape(where)}</span><span dir="auto">{text}</span>{player}</div>'
 
 
 def audio_player(run_dir: Path, name: str) -> str:
@@ -246,8 +246,8 @@ def _warnings_section(state: RunState) -> str:
     if not state.warnings:
         return ""
     rows = "".join(
-        f'<tr><td class="n">{warning["elapsed_s"] / 60:.1f} min</td><td>{escape(str(warning["message"]))}<br>'
-        f'<span class="soft">{escape(str(warning["hint"]))}</span></td></tr>'
+        f'<tr><td class="n">{warning.elapsed_s / 60:.1f} min</td><td>{escape(warning.message)}<br>'
+        f'<span class="soft">{escape(warning.hint)}</span></td></tr>'
         for warning in state.warnings[-50:]
     )
     return f'<h2>Warnings</h2><div class="card"><table>{rows}</table></div>'

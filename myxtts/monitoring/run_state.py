@@ -1,6 +1,6 @@
-"""A run as its events tell it: what is going on now, and how it went.
+"""The state of a run, folded from its events: what the console, `myxtts monitor` and the report show.
 
-Folds events, one by one, into what the console, `myxtts monitor` and the report show. Pure: no file, no clock.
+`RunState` is pure: no file, no clock.
 """
 
 from __future__ import annotations
@@ -8,11 +8,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 from myxtts.monitoring.curves import Curve, LossPoint, loss_point, merged_losses
-from myxtts.monitoring.events import Event
+from myxtts.monitoring.events import EventFollower
 from myxtts.monitoring.figures import WindowFigures, average
+from myxtts.monitoring.schema import (
+    CheckpointEvent,
+    DevicesEvent,
+    Event,
+    LeakEvent,
+    MemoryEvent,
+    MemoryReading,
+    ProgressEvent,
+    RunEndEvent,
+    RunStartEvent,
+    SampleEvent,
+    StageDoneEvent,
+    StepEvent,
+    TrainingStartEvent,
+    ValidationEvent,
+    WarningEvent,
+    WindowEvent,
+)
 
 SMOOTHING = 0.9
 RECENT_STEPS = 50
@@ -39,26 +57,34 @@ class StageHistory:
         return self._losses.points
 
 
+@dataclass(frozen=True, slots=True)
+class TimedWarning:
+    """A warning, and when it came: the clock's time, and `elapsed_s` of the run."""
+
+    time: float
+    elapsed_s: float
+    message: str
+    hint: str
+
+
 TimedWindow = tuple[float, WindowFigures]
-TimedMemory = tuple[float, dict[str, dict[str, Any]]]
+TimedMemory = tuple[float, dict[str, MemoryReading]]
 
 
 class RunState:
-    """Everything that is known of a run after the events so far.
+    """The state of a run after the events so far.
 
-    A run may be resumed days later: what is drawn over time is placed by `elapsed_s`, which leaves such pauses out.
+    A run may be resumed days later: charts over time use `elapsed_s`, which leaves such pauses out.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.last_at: float | None = None
         self._resumed_at: float | None = None
         self._elapsed_before_s = 0.0
-        self.about: dict[str, Any] = {}
-        self.devices: dict[str, Any] = {}
-        self.placed: dict[str, Any] = {}
-        self.warmup: dict[str, Any] = {}
+        self.about = RunStartEvent(time=0.0)
+        self.devices = DevicesEvent(time=0.0)
         self.task: str | None = None
-        """What goes on before a stage can begin, in words; None while it trains."""
+        """Progress of a task before a stage can begin, in words; None while it trains."""
         self.stage: str | None = None
         self.stages_done: list[str] = []
         self.step = 0
@@ -67,12 +93,14 @@ class RunState:
         self.smooth_loss: float | None = None
         self.step_fields: dict[str, float] = {}
         self.window: WindowFigures | None = None
-        self.memory: dict[str, dict[str, Any]] = {}
+        self.memory: dict[str, MemoryReading] = {}
         self.history: dict[str, StageHistory] = {}
-        self.samples: list[Event] = []
-        self.checkpoint: Event | None = None
-        self.warnings: list[Event] = []
-        self.ended: Event | None = None
+        self.samples: list[SampleEvent] = []
+        self.checkpoint: CheckpointEvent | None = None
+        self.warnings: list[TimedWarning] = []
+        self.ended: RunEndEvent | None = None
+        self.skipped = 0
+        """Lines of the log that could not be read."""
         self.looked_at: float | None = None
         """When a reader from another process last looked; None inside the run itself."""
         self._loss_sum = self._loss_weight = 0.0
@@ -89,14 +117,47 @@ class RunState:
             self.apply(event)
 
     def apply(self, event: Event) -> None:
-        """Takes in one event; names that are not known (of a newer version) are passed over."""
-        if event["event"] == "run_start":
+        """Take in one event; one of a name that is not known, of a newer version, counts as a sign of life only."""
+        if isinstance(event, RunStartEvent):
             self._elapsed_before_s = self.elapsed_s
-            self._resumed_at = event["time"]
-        self.last_at = event["time"]
-        handler = _HANDLERS.get(event["event"])
-        if handler is not None:
-            handler(self, event)
+            self._resumed_at = event.time
+        self.last_at = event.time
+        match event:
+            case RunStartEvent():
+                self.about = event
+                self.ended = self.task = None
+                self._forget_speed()
+            case DevicesEvent():
+                self.devices = event
+            case ProgressEvent():
+                self.task = f"{event.task}: {event.done:,} of {event.total:,}"
+            case TrainingStartEvent():
+                self._training_start(event)
+            case StepEvent():
+                self._step(event)
+            case WindowEvent():
+                self._window(event)
+            case MemoryEvent():
+                self.memory = event.devices
+                self._memories.append((self.elapsed_s, self.memory))
+            case ValidationEvent():
+                self.history.setdefault(event.stage, StageHistory()).add_validation(event.step, event.loss)
+            case SampleEvent():
+                self.samples = [sample for sample in self.samples if sample.path != event.path] + [event]
+            case CheckpointEvent():
+                self.checkpoint = event
+            case StageDoneEvent():
+                if event.stage not in self.stages_done:
+                    self.stages_done.append(event.stage)
+            case WarningEvent():
+                self._warn(event.message, event.hint)
+            case LeakEvent():
+                self._warn(
+                    f"memory of {event.device} grows by {event.mb_per_step:.2f} MB a step",
+                    "stop it (Ctrl-C saves) and start it again before memory runs out, and report it with events.jsonl",
+                )
+            case RunEndEvent():
+                self.ended = event
 
     @property
     def steps_per_s(self) -> float | None:
@@ -120,7 +181,7 @@ class RunState:
 
     @property
     def silent_s(self) -> float | None:
-        """For how long a run that has not ended has said nothing; None while that is not worth a word."""
+        """Seconds without an event of a run that has not ended; None up to a minute."""
         if self.looked_at is None or self.last_at is None or self.ended is not None:
             return None
         silent_s = self.looked_at - self.last_at
@@ -128,7 +189,7 @@ class RunState:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the run has run, up to its last event."""
+        """Running time up to the last event, without the pauses before a resume."""
         if self._resumed_at is None or self.last_at is None:
             return self._elapsed_before_s
         return self._elapsed_before_s + max(0.0, self.last_at - self._resumed_at)
@@ -146,119 +207,66 @@ class RunState:
         """When (in seconds of `elapsed_s`), and the reading of each role."""
         return self._memories.points
 
-    def memory_of(self, device: str, role: str) -> dict[str, Any] | None:
+    def memory_of(self, device: str, role: str) -> MemoryReading | None:
         """The last memory reading of a device, by its name or, where it has another name there, by its role."""
-        for name, entry in self.memory.items():
-            if device in (name, entry.get("device")):
-                return entry
+        for name, reading in self.memory.items():
+            if device in (name, reading.device):
+                return reading
         return self.memory.get(role)
 
-    def _run_start(self, event: Event) -> None:
-        self.about = event
-        self.ended = self.task = None
-        self._forget_speed()
-
-    def _devices(self, event: Event) -> None:
-        self.devices = event
-
-    def _model_placed(self, event: Event) -> None:
-        self.placed = event
-
-    def _progress(self, event: Event) -> None:
-        self.task = f"{event['task']}: {event['done']:,} of {event['total']:,}"
-
-    def _warmup(self, event: Event) -> None:
-        self.warmup = event
-
-    def _training_start(self, event: Event) -> None:
+    def _training_start(self, event: TrainingStartEvent) -> None:
         self.task = None
-        if self.stage != event["stage"]:
+        if self.stage != event.stage:
             self.smooth_loss = self.loss = None
             self._loss_sum = self._loss_weight = 0.0
-        self.stage, self.step, self.total_steps = event["stage"], event["step"], event["total_steps"]
+        self.stage, self.step, self.total_steps = event.stage, event.step, event.total_steps
         self.step_fields = {}
         self._forget_speed()
-        self._window_step = event["step"] - 1
-        self._training_at = event["time"]
+        self._window_step = event.step - 1
+        self._training_at = event.time
 
     def _forget_speed(self) -> None:
         self.window = self._window_speed = self._window_step = self._training_at = None
         self._windows_s, self._with_pauses = 0.0, 1.0
         self._recent.clear()
 
-    def _step(self, event: Event) -> None:
-        self.stage, self.step, self.loss = event["stage"], event["step"], event["loss"]
-        self._recent.append((event["time"], event["step"]))
-        self.history.setdefault(event["stage"], StageHistory()).add_step(event["step"], event["loss"])
-        self.step_fields = {
-            name: value
-            for name, value in event.items()
-            if name not in ("event", "time", "stage", "step", "loss") and isinstance(value, (int, float))
-        }
+    def _step(self, event: StepEvent) -> None:
+        self.stage, self.step, self.loss = event.stage, event.step, event.loss
+        self._recent.append((event.time, event.step))
+        self.history.setdefault(event.stage, StageHistory()).add_step(event.step, event.loss)
+        self.step_fields = event.numbers
         if self.loss is not None:
             # Divided by the weights so far, or the first losses would count for too much.
             self._loss_sum = SMOOTHING * self._loss_sum + self.loss
             self._loss_weight = SMOOTHING * self._loss_weight + 1
             self.smooth_loss = self._loss_sum / self._loss_weight
 
-    def _window(self, event: Event) -> None:
-        self.window = WindowFigures.from_event(event)
+    def _window(self, event: WindowEvent) -> None:
+        self.window = event.figures
         if self._window_step is not None and self.window.seconds > 0:
-            self._window_speed = (event["step"] - self._window_step) / self.window.seconds
-        self._window_step = event["step"]
+            self._window_speed = (event.step - self._window_step) / self.window.seconds
+        self._window_step = event.step
         self._windows_s += self.window.seconds
         if self._training_at is not None and self._windows_s > 0:
-            self._with_pauses = max(1.0, (event["time"] - self._training_at) / self._windows_s)
-        self._windows.setdefault(event["stage"], Curve(_merged_windows)).append((self.elapsed_s, self.window))
+            self._with_pauses = max(1.0, (event.time - self._training_at) / self._windows_s)
+        self._windows.setdefault(event.stage, Curve(_merged_windows)).append((self.elapsed_s, self.window))
 
-    def _memory(self, event: Event) -> None:
-        self.memory = event["devices"]
-        self._memories.append((self.elapsed_s, self.memory))
+    def _warn(self, message: str, hint: str) -> None:
+        self.warnings.append(TimedWarning(self.last_at or 0.0, self.elapsed_s, message, hint))
 
-    def _validation(self, event: Event) -> None:
-        self.history.setdefault(event["stage"], StageHistory()).add_validation(event["step"], event["loss"])
 
-    def _sample(self, event: Event) -> None:
-        self.samples = [sample for sample in self.samples if sample["path"] != event["path"]] + [event]
+def read_state(path: Path) -> RunState:
+    """The state of a run after all events of its log so far."""
+    follower = EventFollower(path)
+    state = RunState(follower.poll())
+    state.skipped = follower.skipped
+    return state
 
-    def _checkpoint(self, event: Event) -> None:
-        self.checkpoint = event
 
-    def _stage_done(self, event: Event) -> None:
-        if event["stage"] not in self.stages_done:
-            self.stages_done.append(event["stage"])
-
-    def _warning(self, event: Event) -> None:
-        self.warnings.append(event | {"elapsed_s": self.elapsed_s})
-
-    def _leak(self, event: Event) -> None:
-        message = f"memory of {event['device']} grows by {event['mb_per_step']:.2f} MB a step"
-        hint = "stop it (Ctrl-C saves) and start it again before memory runs out, and report it with events.jsonl"
-        self._warning(event | {"message": message, "hint": hint})
-
-    def _run_end(self, event: Event) -> None:
-        self.ended = event
+def skipped_words(state: RunState) -> str | None:
+    """The number of lines that could not be read, in words; None where there is none."""
+    return f"{state.skipped} line(s) of events.jsonl are no events and were left out" if state.skipped else None
 
 
 def _merged_windows(windows: Sequence[TimedWindow]) -> TimedWindow:
     return windows[-1][0], average([figures for _, figures in windows]) if len(windows) > 1 else windows[0][1]
-
-
-_HANDLERS = {
-    "run_start": RunState._run_start,
-    "devices": RunState._devices,
-    "model_placed": RunState._model_placed,
-    "progress": RunState._progress,
-    "warmup": RunState._warmup,
-    "training_start": RunState._training_start,
-    "step": RunState._step,
-    "window": RunState._window,
-    "memory": RunState._memory,
-    "leak": RunState._leak,
-    "validation": RunState._validation,
-    "sample": RunState._sample,
-    "checkpoint": RunState._checkpoint,
-    "stage_done": RunState._stage_done,
-    "warning": RunState._warning,
-    "run_end": RunState._run_end,
-}

@@ -1,7 +1,7 @@
 """A run in TensorBoard: scalars from its events, and mels and audio on request.
 
-TensorFlow is imported and the files are made with the first thing written, after devices are configured. What goes
-wrong is said once, and nothing is written from then on: a run does not end for its pictures.
+TensorFlow is imported and the files are made at the first write, after devices are configured. A failure is logged
+once, and nothing is written from then on: it must not end a run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from myxtts.errors import MissingDependencyError
-from myxtts.monitoring.events import Event
 from myxtts.monitoring.figures import WindowFigures
+from myxtts.monitoring.schema import Event, StepEvent, ValidationEvent, WindowEvent
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +31,9 @@ class TensorBoardWriter:
         self._failed = False
 
     def on_event(self, event: Event) -> None:
-        """A subscriber of `EventLog`: what is a number becomes a scalar."""
-        if event["event"] in ("step", "validation", "window"):
-            self.scalars(event_scalars(event), event["step"])
+        """A subscriber of `EventLog`: numbers become scalars."""
+        if isinstance(event, (StepEvent, ValidationEvent, WindowEvent)):
+            self.scalars(event_scalars(event), event.step)
 
     def scalars(self, values: dict[str, float], step: int) -> None:
         def write(summary: Any) -> None:
@@ -85,30 +85,28 @@ class TensorBoardWriter:
             logger.warning("%s is not written: %s", self._log_dir, error)
 
 
-def event_scalars(event: Event) -> dict[str, float]:
-    """The numbers of an event, by the name that they have in TensorBoard: each stage counts its steps from 1."""
-    kind, stage = event["event"], event["stage"]
-    if kind == "window":
-        window = WindowFigures.from_event(event)
-        busy = {f"busy/{device.strip('/').replace(':', '_')}": share for device, share in window.device_busy.items()}
-        own = {
-            "pipeline/stall_share": window.stall_share,
-            "pipeline/buffer_depth": window.buffer_depth,
-            "pipeline/efficiency": window.efficiency,
-            "pipeline/oscillation": window.oscillation,
-            "pipeline/padding_share": window.padding_share,
-            "speed/audio_seconds_per_s": window.audio_seconds_per_s,
-            "speed/step_ms": window.step_ms,
-        }
-        figures = {f"{stage}_{name}": value for name, value in (own | busy).items()}
+def event_scalars(event: StepEvent | ValidationEvent | WindowEvent) -> dict[str, float]:
+    """The numbers of an event by their TensorBoard names, grouped by stage: each stage counts its steps from 1."""
+    if isinstance(event, WindowEvent):
+        found = {f"{event.stage}_{name}": value for name, value in _window_scalars(event.figures).items()}
     else:
-        group = stage if kind == "step" else f"{stage}_validation"
-        figures = {
-            f"{group}/{name}": value
-            for name, value in event.items()
-            if name not in ("event", "time", "stage", "step") and isinstance(value, (int, float))
-        }
-    return {name: float(value) for name, value in figures.items() if value is not None}
+        group = event.stage if isinstance(event, StepEvent) else f"{event.stage}_validation"
+        found = {f"{group}/{name}": value for name, value in {"loss": event.loss, **event.numbers}.items()}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _window_scalars(window: WindowFigures) -> dict[str, float | None]:
+    busy = {f"busy/{device.strip('/').replace(':', '_')}": share for device, share in window.device_busy.items()}
+    return {
+        "pipeline/stall_share": window.stall_share,
+        "pipeline/buffer_depth": window.buffer_depth,
+        "pipeline/efficiency": window.efficiency,
+        "pipeline/oscillation": window.oscillation,
+        "pipeline/padding_share": window.padding_share,
+        "speed/audio_seconds_per_s": window.audio_seconds_per_s,
+        "speed/step_ms": window.step_ms,
+        **busy,
+    }
 
 
 def mel_picture(mel_TM: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

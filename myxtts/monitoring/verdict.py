@@ -1,6 +1,6 @@
-"""What a window's figures mean, in words, and which flag to change.
+"""Diagnosis of a window's figures, in words, with the flag to change.
 
-A pure function from figures to sentences: the console, the report and the trainer's warnings all say the same.
+Pure: the console, the report and the trainer's warnings use the same sentences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STARVING_STALL = 0.05
 """A model device that waits for data for more than this share of the time is starving."""
 
 STARVING_PART = 0.02
-"""A stage that starved for less than this share of its time is not worth a sentence."""
+"""Starvation for less than this share of a stage's time is not reported."""
 
 SLOW_PADDING = 0.25
 SWINGING = 0.1
@@ -37,7 +37,7 @@ class Verdict:
 
 
 def diagnose(figures: WindowFigures) -> Verdict:
-    """The one thing about a window that matters most."""
+    """The most important finding of a window."""
     busy = f"model device {percent(figures.model_busy)} busy"
     if figures.steps == 0:
         return Verdict("warning", "no step was finished in this window", "wait, or look for a hung phase in the log")
@@ -62,20 +62,19 @@ def diagnose(figures: WindowFigures) -> Verdict:
 
 
 def diagnose_stage(windows: Sequence[WindowFigures]) -> list[Verdict]:
-    """A stage as a whole, and, where that hides it, the part of it in which the model device starved."""
+    """The whole stage, and the share of its time in which the model device starved where the mean hides that."""
     whole = diagnose(average(windows))
     starving = [window for window in windows if window.stall_share > STARVING_STALL]
-    share = sum(window.seconds for window in starving) / sum(window.seconds for window in windows)
+    share = sum(window.seconds for window in starving) / (sum(window.seconds for window in windows) or 1.0)
     if whole.level == "warning" or share < STARVING_PART:
         return [whole]
-    part = diagnose(average(starving))
-    return [whole, Verdict("warning", f"in {percent(share)} of the time: {part.problem}", part.advice)]
+    worst = diagnose(average(starving))
+    return [whole, Verdict("warning", f"in {percent(share)} of the time: {worst.problem}", worst.advice)]
 
 
 def _starving(figures: WindowFigures) -> tuple[str, str]:
-    """Who keeps the model device waiting, and the flag that helps."""
-    source, process = figures.phases["source"], figures.phases["process"]
-    transfer = figures.phases["transfer"]
+    """The bottleneck that the model device waits for, and the flag that helps."""
+    source, process, transfer = (figures.phase(name) for name in ("source", "process", "transfer"))
     full = figures.buffer_capacity and figures.buffer_depth > FULL_BUFFER * figures.buffer_capacity
     if not figures.shares_device and process.busy >= max(source.busy, transfer.busy) and process.busy > 0.8:
         return (
@@ -94,13 +93,13 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
         )
     if full and transfer.waiting < figures.stall_share / 2:
         return "steps are so short that handing over counts", "raise --batch-size"
-    # A phase that rests now and then is fast enough on average: more room evens it out. A buffer that is full on
-    # average is no proof against it: between two late batches it is full too.
+    # No phase is saturated, so each is fast enough on average and a larger buffer evens out late batches. A buffer
+    # that is full on average does not exclude that: it is full between two late batches too.
     return "no phase is always busy: batches come unevenly", f"raise --buffer-size (now {figures.buffer_capacity})"
 
 
 def _shared_device(figures: WindowFigures) -> str:
-    share = figures.phases["process"].busy
+    share = figures.phase("process").busy
     sentence = f"device {percent(figures.model_busy)} busy, {percent(share)} of the time with data work"
     if share > 0.25:
         sentence += " that a second GPU could take over (--data-gpu, --model-gpu)"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
+from myxtts.config.presets import not_given
 from myxtts.config.training import FROM_SCRATCH, VOICE_PARTS, VoicePart
 from myxtts.data.corpora import list_corpus
 from myxtts.data.prepared import PreparedCorpus
@@ -142,9 +143,7 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
             hint="name parts that the voice has, or leave --init-parts out",
         )
     _check_together(parts)
-    learning: dict[str, Any] = {
-        name: value for name, value in _learning(voice, parts).items() if getattr(training, name) is None
-    }
+    learning = not_given(training, _learning(voice, parts))
     return dataclasses.replace(
         config,
         data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice, over_voice)),

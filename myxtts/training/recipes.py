@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
+from myxtts.config.presets import given
+from myxtts.config.training import OPTIMISER_SETTINGS
 from myxtts.training.stages import stage_named, stages_of
 from myxtts.training.stages.spec import StageRecipe, StageSpec
 
@@ -48,23 +50,21 @@ def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:
 
 
 def recipe_for(config: XTTSConfig, spec: StageSpec) -> StageRecipe:
-    """The size's recipe with what the settings say put over it."""
+    """The size's recipe; settings that were given win over it."""
     recipe = spec.recipes[config.model.model_size]
     if spec.purpose in config.training.init_parts:
         recipe = fine_tuning_recipe(recipe)
     if config.model.normed_conditioning:
         recipe = replace(recipe, reference_seconds=FINE_TUNING.xtts_reference_seconds)
     training, data = config.training, config.data
-    given: dict[str, object] = {}
+    over = given(training, OPTIMISER_SETTINGS) | given(data, ("batch_size",))
+    if training.final_learning_rate_share is not None:
+        over["final_share"] = training.final_learning_rate_share
     if (asked := training.steps_asked_for(spec.name)) is not None:
-        given["steps"] = asked[1]
-    if training.learning_rate is not None:
-        given["learning_rate"] = training.learning_rate
-    if data.batch_size is not None:
-        given["batch_size"] = data.batch_size
+        over["steps"] = asked[1]
     if data.batch_seconds is not None:
-        given.update(batch_size=data.batch_size, batch_seconds=data.batch_seconds)
-    recipe = replace(recipe, **given)  # type: ignore[arg-type]
+        over.update(batch_size=data.batch_size, batch_seconds=data.batch_seconds)
+    recipe = replace(recipe, **over)
     return with_steps(recipe, recipe.steps)
 
 
@@ -94,8 +94,8 @@ def length_of(config: XTTSConfig, spec: StageSpec, batches_per_epoch: int) -> St
         epochs = DEFAULT_EPOCHS
     passes = max(1, math.ceil(epochs * batches_per_epoch / training.grad_accum))
     if passes < recipe.steps:
-        given = "--epochs" if training.epochs is not None else "--epochs or --max-steps change that"
-        return StageLength(passes, f"{epochs} passes over the corpus ({given})")
+        by_epochs = "--epochs" if training.epochs is not None else "--epochs or --max-steps change that"
+        return StageLength(passes, f"{epochs} passes over the corpus ({by_epochs})")
     return StageLength(recipe.steps, by_steps)
 
 

@@ -74,7 +74,7 @@ def completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
         ("myxtts tr", ["train"]),
         ("myxtts train --model-si", ["--model-size"]),
         ("myxtts train --stage co", ["codec"]),
-        ("myxtts train --al", ["--alignment-weight"]),  # its help has two lines
+        ("myxtts train --lea", ["--learning-rate"]),  # its help has two lines
         ("myxtts monitor run", []),  # left to bash, which knows the files
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from myxtts.monitoring.events import read_events
+from myxtts.monitoring.schema import StepEvent
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +46,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_log_without_gaps(tmp_path: Path)
         writer.wait()
         writer.stdout.close()
 
-    steps = [event["step"] for event in read_events(path)]
+    steps = [event.step for event in read_events(path) if isinstance(event, StepEvent)]
     assert steps == list(range(len(steps)))
     assert len(steps) > 3
 
@@ -56,13 +57,14 @@ def test_scalars_mels_and_audio_are_read_back_by_tensorboard(tmp_path: Path) -> 
     import sys
     from pathlib import Path
     import numpy as np
+    from myxtts.monitoring.schema import CheckpointEvent, StepEvent
     from myxtts.monitoring.tensorboard import TensorBoardWriter
 
     folder = Path(sys.argv[1])
     with TensorBoardWriter(folder) as writer:
         for step in (1, 2):
-            writer.on_event({"event": "step", "time": 0.0, "stage": "gpt", "step": step, "loss": 4.0 / step})
-        writer.on_event({"event": "checkpoint", "time": 0.0, "stage": "gpt", "step": 2, "path": "x"})
+            writer.on_event(StepEvent(time=0.0, stage="gpt", step=step, loss=4.0 / step))
+        writer.on_event(CheckpointEvent(time=0.0, stage="gpt", step=2, path="x"))
         writer.mel("mel", np.random.default_rng(0).normal(size=(40, 80)), 2)
         writer.audio("speech", np.sin(np.arange(22050) / 20), 22050, 2)
 

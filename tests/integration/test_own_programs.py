@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.processes import run_script
 from tests.small_model import SIZES
 
@@ -104,3 +106,40 @@ def test_a_resumed_gpt_stands_on_the_run_s_dvae_or_is_refused(tmp_path: Path) ->
     assert seen["stands"] == ["gpt", 7, 70]
     assert "token_corruption: 0.1 in the run, 0.5 now" in seen["other"]
     assert "does not exist" in seen["nowhere"]
+
+
+OPTIMISER = """
+import json
+from myxtts.config.config import XTTSConfig
+from myxtts.training.trainer import XTTSTrainer
+
+def optimiser(config):
+    trainer = XTTSTrainer(config)
+    trainer.start_stage("codec")
+    return trainer.optimizer, len(trainer.stage.trainable_variables)
+
+given, variables = optimiser(XTTSConfig.from_yaml(YAML))
+default, _ = optimiser(XTTSConfig(model_size="tiny", **SIZES))
+print(json.dumps(dict(
+    first=given.factors(0).numpy().tolist(), last=given.factors(10**6).numpy().tolist(),
+    copies=[len(made.variables) // variables for made in (given, default)],
+)))
+"""
+
+
+def test_settings_of_a_yaml_file_reach_the_optimiser(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    sizes = "".join(f"{name}: {value}\n" for name, value in SIZES.items())
+    optimiser = (
+        "learning_rate: 0.5\nwarmup_steps: 0\nbeta_1: 0.7\nbeta_2: 0.95\nema: 0.9\nfinal_learning_rate_share: 0.5"
+    )
+    path.write_text(f"model_size: tiny\n{sizes}{optimiser}\n", encoding="utf-8")
+
+    seen = json.loads(run_script(f"SIZES, YAML = {SIZES!r}, {str(path)!r}\n{OPTIMISER}").splitlines()[-1])
+
+    rate, beta_1, beta_2, fresh = seen["first"]
+    assert (rate, beta_1, beta_2) == pytest.approx((0.5, 0.7, 0.95))
+    assert fresh == pytest.approx(0.9), "of an average that has seen one step a tenth is kept"
+    assert seen["last"][0] == pytest.approx(0.25)
+    assert seen["last"][3] == pytest.approx(0.1)
+    assert seen["copies"] == [3, 2], "moments, squares and averages; no averages by default at this size"

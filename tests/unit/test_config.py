@@ -15,14 +15,14 @@ from myxtts.config.presets import MODEL_SIZES
 from myxtts.errors import ConfigError
 
 
-def test_little_speech_is_kept_from_being_learnt_by_heart() -> None:
+def test_a_gpt_from_scratch_is_regularised() -> None:
     scratch = XTTSConfig().training
 
     assert min(scratch.token_corruption, scratch.concatenation, scratch.speed_perturbation) > 0.0
     assert XTTSConfig(token_corruption=0.0).training.token_corruption == 0.0
-    with pytest.raises(ConfigError, match="--speed-perturbation"):
+    with pytest.raises(ConfigError, match=r"setting speed_perturbation is 0\.5"):
         XTTSConfig(speed_perturbation=0.5)
-    with pytest.raises(ConfigError, match=r"--concatenation is 1\.5"):
+    with pytest.raises(ConfigError, match=r"setting concatenation is 1\.5"):
         XTTSConfig(concatenation=1.5)
 
 
@@ -72,7 +72,7 @@ def test_a_resolved_configuration_loads_back_equal(tmp_path: Path, folder: str) 
         trim_silence=st.booleans(),
     )
 )
-def test_any_valid_data_part_survives_yaml(tmp_path_factory: pytest.TempPathFactory, data: DataConfig) -> None:
+def test_any_valid_data_section_survives_yaml(tmp_path_factory: pytest.TempPathFactory, data: DataConfig) -> None:
     path = tmp_path_factory.mktemp("yaml") / "config.yaml"
     config = XTTSConfig(data=data)
 
@@ -110,10 +110,15 @@ def test_a_configuration_that_finds_no_room_leaves_the_one_before(tmp_path: Path
         ("visible_gpus: '0,x'", "--visible-gpus is '0,x'", '"0,1"'),
         ("data_gpu: -1\nmodel_gpu: 1", "--data-gpu is -1", "from 0"),
         ("model_gpu: '1,1'", "names a GPU twice", "once"),
-        ("gpt_width: 190", "not a multiple of --gpt-heads", "64 a head"),
+        ("gpt_width: 190", "gpt_width is 190, not a multiple of gpt_heads 8", "64 a head"),
         ("enable_memory_isolation: true", "without --data-gpu and --model-gpu", "--data-gpu 0 --model-gpu 1"),
         ("multi_gpu: true\ndata_gpu: 0\nmodel_gpu: 1", "--multi-gpu was given beside --data-gpu", "--model-gpu 1,2"),
         ("grad_accum: 0", "--grad-accum is 0", "1 steps"),
+        ("gpt_layers: few", "setting gpt_layers is 'few' (str), must be a whole number", "docs/settings.md"),
+        ("beta_2: 1", "setting beta_2 is 1.0, must be between 0 and 0.99999", "usual"),
+        ("ema: -0.1", "setting ema is -0.1", "0 keeps no average"),
+        ("clip_norm: 0", "setting clip_norm is 0.0", "clips nothing"),
+        ("warmup_steps: -1", "setting warmup_steps is -1, must be at least 0", "peak"),
         ("model_size: huge", "model_size is 'huge'", "--model-size"),
         ("learning_rate: 1e-4 and more", "learning_rate is '1e-4 and more' (str), must be a number", "--learning-rate"),
         ("max_steps: 1e3", "max_steps is '1e3' (str), must be a whole number", "--max-steps"),
@@ -125,7 +130,7 @@ def test_a_configuration_that_finds_no_room_leaves_the_one_before(tmp_path: Path
         ("max_clip_seconds: .inf", "--max-clip-seconds is inf, must be a finite number", "0.4 and 20"),
         ("min_clip_seconds: 2\nmax_clip_seconds: 2", "--max-clip-seconds is 2.0, not above", "0.4 and 20"),
         ("model_start_delay: .inf", "--model-start-delay is inf, must be a finite number", "2.0 seconds"),
-        ("dropout: .nan", "--dropout is nan, must be a finite number", "0.1"),
+        ("dropout: .nan", "setting dropout is nan, must be a finite number", "0.1"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_setting_and_the_way_out(
@@ -158,7 +163,7 @@ def test_a_setting_that_stands_twice_is_named_with_its_file(tmp_path: Path, text
         XTTSConfig.from_yaml(path)
 
 
-def test_a_part_that_stands_twice_is_named_too(tmp_path: Path) -> None:
+def test_a_section_that_stands_twice_is_named_too(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("training: {seed: 1}\ntraining: {keep: 2}", encoding="utf-8")
 

@@ -7,27 +7,29 @@ import io
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from myxtts.monitoring import curves
 from myxtts.monitoring.console import LiveConsole, render
-from myxtts.monitoring.events import Event, EventLog, read_events
+from myxtts.monitoring.events import EventLog, read_events
 from myxtts.monitoring.figures import average
 from myxtts.monitoring.report import render_report, write_report
 from myxtts.monitoring.run_state import RunState, StageHistory
+from myxtts.monitoring.schema import SCHEMA, Event
 from tests.unit.test_monitoring_views import Clock, figures
 
 DAY_S = 86_400.0
 
 
-def event(name: str, time: float, **fields: object) -> Event:
-    return {"event": name, "time": time, **fields}
+def event(name: str, time: float, **fields: Any) -> Event:
+    return SCHEMA[name](time=time, **fields)
 
 
-def window(time: float, step: int, stage: str = "gpt", **changes: float) -> Event:
-    return event("window", time, stage=stage, step=step, **dataclasses.replace(figures(), **changes).to_event())
+def window(time: float, step: int, stage: str = "gpt", **changes: Any) -> Event:
+    return event("window", time, stage=stage, step=step, figures=dataclasses.replace(figures(), **changes))
 
 
 @pytest.fixture

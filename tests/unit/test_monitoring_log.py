@@ -15,9 +15,10 @@ import pytest
 
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.schema import StageDoneEvent, StepEvent
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 
-STAGE_DONE = {"event": "stage_done", "time": 1.0, "stage": "gpt", "step": 3}
+STAGE_DONE = StageDoneEvent(time=1.0, stage="gpt", step=3)
 
 
 @contextlib.contextmanager
@@ -101,7 +102,7 @@ def test_tensorboard_that_cannot_be_written_is_said_once(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with TensorBoardWriter(tmp_path) as writer:
         for step in (1, 2):
-            writer.on_event({"event": "step", "time": 1.0, "stage": "gpt", "step": step, "loss": 1.0})
+            writer.on_event(StepEvent(time=1.0, stage="gpt", step=step, loss=1.0))
         writer.audio("gpt/sample_1", [0.0], 22050, 2)
 
     (warning,) = caplog.records

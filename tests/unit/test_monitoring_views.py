@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +22,19 @@ from myxtts.monitoring.charts import Series, line_chart, range_behind_start, smo
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
-from myxtts.monitoring.report import write_report
-from myxtts.monitoring.run_state import RunState, StageHistory
+from myxtts.monitoring.report import render_report, write_report
+from myxtts.monitoring.run_state import RunState, StageHistory, read_state
+from myxtts.monitoring.schema import (
+    Event,
+    MemoryEvent,
+    MemoryReading,
+    RunStartEvent,
+    StepEvent,
+    TrainingStartEvent,
+    ValidationEvent,
+    WarningEvent,
+    WindowEvent,
+)
 from myxtts.monitoring.tensorboard import event_scalars, mel_picture
 
 HOSTILE = '<script>alert(1)</script> [bold]x[/bold] "quoted"'
@@ -91,6 +105,105 @@ def state_of(run_dir: Path) -> RunState:
     return RunState(read_events(run_dir / "events.jsonl"))
 
 
+JUNK = (
+    None,
+    True,
+    0,
+    1e-300,
+    -1,
+    2.5,
+    10**400,
+    1e308,
+    float("nan"),
+    "",
+    "x",
+    [],
+    ["x"],
+    {},
+    {"x": {}},
+    [[[[[[[[[]]]]]]]]],
+)
+
+
+def broken(event: dict[str, Any]) -> Iterator[str]:
+    """The event without each of its fields, and with junk in the place of each, of those within them too."""
+    for name, value in event.items():
+        yield json.dumps({other: kept for other, kept in event.items() if other != name})
+        inner = value.items() if isinstance(value, dict) else ()
+        for junk in JUNK:
+            yield json.dumps(event | {name: junk})
+            for key, entry in inner:
+                yield json.dumps(event | {name: value | {key: junk}})
+                if isinstance(entry, dict):
+                    yield from (json.dumps(event | {name: value | {key: entry | {one: junk}}}) for one in entry)
+
+
+def test_no_line_of_a_log_keeps_a_run_from_being_shown(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "whole", ended=True) / "events.jsonl"
+    lines = whole.read_text(encoding="utf-8").splitlines()
+    kinds = {json.loads(line)["event"]: place for place, line in enumerate(lines)}
+    tried = 0
+
+    for place in kinds.values():
+        for line in broken(json.loads(lines[place])):
+            log = tmp_path / "events.jsonl"
+            log.write_text("\n".join([*lines[:place], line, *lines[place:]]) + "\n", encoding="utf-8")
+            state = read_state(log)
+            Console(file=io.StringIO(), width=100).print(render(state, 100))
+            assert snapshot_lines(state)
+            assert render_report(state, tmp_path)
+            tried += 1
+
+    assert tried > 1000
+
+
+def test_a_line_that_nests_without_end_is_skipped_and_counted(tmp_path: Path) -> None:
+    log = write_run(tmp_path, ended=True) / "events.jsonl"
+    with log.open("a") as file:
+        file.write("[" * 100_000 + "\n" + json.dumps({"event": "step", "time": 1.0, "stage": "gpt"}) + "\n")
+
+    words = "2 line(s) of events.jsonl are no events and were left out"
+    assert read_state(log).skipped == 2
+    assert words in snapshot_lines(read_state(log))
+    assert words in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_a_run_that_resumes_says_which_lines_it_cannot_read_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_run(tmp_path) / "events.jsonl"
+    with path.open("a") as file:
+        file.write('{"event": "step", "time": 1.0}\n')
+
+    with EventLog(path) as log, LiveConsole(plain=True, stream=io.StringIO()) as console:
+        console.follow(log)
+        log.write("step", stage="gpt", step=21, loss=1.0)
+
+    assert console.state.step == 21
+    assert "1 line(s) of events.jsonl are no events" in caplog.text
+
+
+def test_what_a_log_says_cannot_command_the_terminal(tmp_path: Path) -> None:
+    said = io.StringIO()
+    console = LiveConsole(plain=True, stream=said)
+    hostile = "\x1b]0;owned\x07\x9b2J"
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.subscribe(console.on_event)
+        log.write("run_start", version=hostile, mode=hostile, stages=[hostile])
+        log.write("training_start", stage=hostile, step=1, total_steps=5)
+        log.write("step", stage=hostile, step=1, loss=1.0, **{hostile: 1})
+        log.write("warning", message=hostile, hint=hostile)
+        log.write("checkpoint", stage=hostile, step=1, path=hostile)
+        log.write("run_end", reason=hostile, message=hostile)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(render(read_state(path), 200))
+
+    for text in (said.getvalue(), shown.getvalue(), "".join(snapshot_lines(read_state(path)))):
+        assert r"\x1b]0;owned\x07\x9b2J" in text
+        assert not set(text) & {"\x1b", "\x07", "\x9b"}
+
+
 def test_a_run_s_state_follows_its_events(tmp_path: Path) -> None:
     state = state_of(write_run(tmp_path))
 
@@ -105,7 +218,7 @@ def test_a_run_s_state_follows_its_events(tmp_path: Path) -> None:
 def test_speed_is_known_from_the_steps_before_the_first_window() -> None:
     state = RunState()
     for number in range(5):
-        state.apply({"event": "step", "time": 10.0 + number / 4, "stage": "gpt", "step": number, "loss": 1.0})
+        state.apply(StepEvent(time=10.0 + number / 4, stage="gpt", step=number, loss=1.0))
 
     assert state.steps_per_s == 4.0
 
@@ -122,13 +235,13 @@ def test_a_resumed_run_is_no_longer_ended(tmp_path: Path) -> None:
     state = state_of(write_run(tmp_path, ended=True))
     assert state.ended is not None
 
-    state.apply({"event": "run_start", "time": 2000.0, "version": "0.1.0"})
+    state.apply(RunStartEvent(time=2000.0, version="0.1.0"))
 
     assert state.ended is None
 
 
 def test_events_of_a_newer_version_are_passed_over() -> None:
-    state = RunState([{"event": "added_later", "time": 5.0, "value": 1}])
+    state = RunState([Event(time=5.0, more={"value": 1})])
 
     assert state.last_at == 5.0
 
@@ -169,7 +282,7 @@ def test_plain_lines_come_without_a_terminal_and_not_for_every_step(tmp_path: Pa
 
 
 def test_a_warning_that_the_run_has_logged_is_not_said_twice() -> None:
-    warning = {"event": "warning", "time": 1.0, "message": "it starves", "hint": "raise --num-workers"}
+    warning = WarningEvent(time=1.0, message="it starves", hint="raise --num-workers")
     seen = {}
     for logged in (False, True):
         stream = io.StringIO()
@@ -203,10 +316,10 @@ def test_a_snapshot_says_unavailable_and_never_zero_for_memory_that_is_not_known
 
 def test_memory_of_a_simulated_device_is_found_by_its_role_and_labelled_as_the_process_s() -> None:
     state = RunState()
-    entry = {"device": "/GPU:1 (simulated by /CPU:2)", "current_mb": 2048.0, "limit_mb": None, "source": "process RSS"}
-    state.apply({"event": "memory", "time": 1.0, "devices": {"model": entry}})
+    reading = MemoryReading(device="/GPU:1 (simulated by /CPU:2)", current_mb=2048.0, source="process RSS")
+    state.apply(MemoryEvent(time=1.0, devices={"model": reading}))
 
-    assert state.memory_of("/CPU:2", "model") == entry
+    assert state.memory_of("/CPU:2", "model") == reading
     assert state.memory_of("/CPU:1", "data") is None
     assert snapshot_lines(state)[1] == "memory of /GPU:1 (simulated by /CPU:2): 2.0 GB (process RSS)"
 
@@ -214,7 +327,7 @@ def test_memory_of_a_simulated_device_is_found_by_its_role_and_labelled_as_the_p
 def test_the_smoothed_loss_forgets_where_it_began() -> None:
     state = RunState()
     for step, loss in enumerate([10.0, 2.0, 2.0, 2.0], 1):
-        state.apply({"event": "step", "time": float(step), "stage": "gpt", "step": step, "loss": loss})
+        state.apply(StepEvent(time=float(step), stage="gpt", step=step, loss=loss))
 
     assert state.smooth_loss == pytest.approx((10 * 0.9**3 + 2 * (0.81 + 0.9 + 1)) / (0.9**3 + 0.81 + 0.9 + 1))
 
@@ -292,7 +405,7 @@ def test_what_goes_on_before_a_stage_is_shown_and_gone_when_it_trains(tmp_path: 
 
     assert "aligning clips: 1,200 of 4,000" in shown.export_text()
     assert "aligning clips: 1,200 of 4,000" in snapshot_lines(state)
-    state.apply({"event": "training_start", "time": 2000.0, "stage": "gpt", "step": 1, "total_steps": 9})
+    state.apply(TrainingStartEvent(time=2000.0, stage="gpt", step=1, total_steps=9))
     assert state.task is None
 
 
@@ -405,14 +518,14 @@ def test_neither_monitor_nor_pipeline_imports_tensorflow() -> None:
 
 
 def test_tensorboard_scalars_are_grouped_by_stage_and_leave_out_what_is_unknown() -> None:
-    step = {"event": "step", "time": 1.0, "stage": "gpt", "step": 3, "loss": None, "learning_rate": 1e-4, "note": "x"}
-    window = {"event": "window", "time": 1.0, "stage": "gpt", "step": 3, **figures().to_event()}
+    step = StepEvent(time=1.0, stage="gpt", step=3, more={"learning_rate": 1e-4, "note": "x"})
+    window = WindowEvent(time=1.0, stage="gpt", step=3, figures=figures())
 
     assert event_scalars(step) == {"gpt/learning_rate": 1e-4}
-    assert event_scalars(step | {"event": "validation", "loss": 2.0})["gpt_validation/loss"] == 2.0
+    assert event_scalars(ValidationEvent(time=1.0, stage="gpt", step=3, loss=2.0)) == {"gpt_validation/loss": 2.0}
     assert event_scalars(window)["gpt_busy/GPU_1"] == 0.94
     assert event_scalars(window)["gpt_pipeline/stall_share"] == 0.02
-    assert not event_scalars(window).keys() & event_scalars(window | {"stage": "codec"}).keys()
+    assert not event_scalars(window).keys() & event_scalars(dataclasses.replace(window, stage="codec")).keys()
 
 
 def test_a_mel_picture_has_low_frequencies_at_the_bottom() -> None:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from myxtts.monitoring.figures import WindowFigures
+from myxtts.monitoring.parsing import event_of
+from myxtts.monitoring.schema import WindowEvent
 from myxtts.pipeline.batches import BatchSize
 from myxtts.pipeline.telemetry import Activity, PhaseClock, Telemetry, oscillation
 
@@ -225,4 +226,5 @@ def test_figures_survive_the_event_log() -> None:
 
     event = json.loads(json.dumps(window.to_event()))
 
-    assert WindowFigures.from_event(event | {"event": "window", "added_later": 1}) == window
+    line = event | {"event": "window", "time": 1.0, "stage": "gpt", "step": 1, "added_later": 1}
+    assert event_of(line) == WindowEvent(time=1.0, stage="gpt", step=1, figures=window, more={"added_later": 1})

@@ -16,6 +16,7 @@ from myxtts.data.prepare import PreparingStopped
 from myxtts.errors import CheckpointError, OutputError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
+from myxtts.monitoring.schema import ProgressEvent, RunEndEvent
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.training.out_of_memory import out_of_memory
@@ -37,8 +38,8 @@ def raising(error: BaseException) -> Callable[[], bool]:
 
 def last_event(folder: Path) -> tuple[str, str]:
     *_, event = read_events(folder / "events.jsonl")
-    assert event["event"] == "run_end"
-    return event["reason"], event["message"]
+    assert isinstance(event, RunEndEvent)
+    return event.reason, event.message
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,8 @@ def test_progress_is_written_now_and_then_and_at_the_end(tmp_path: Path) -> None
         for done in range(1, 6):
             progress("preparing clips", done, 5)
 
-    assert [event["done"] for event in read_events(tmp_path / "events.jsonl")] == [1, 3, 5]
+    written = read_events(tmp_path / "events.jsonl")
+    assert [event.done for event in written if isinstance(event, ProgressEvent)] == [1, 3, 5]
 
 
 @contextmanager
