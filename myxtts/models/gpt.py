@@ -180,7 +180,7 @@ class GPT(Part):
         """[start, codes, stop, ...]: one position for every target."""
         self.refuse_long_audio(codes_BT.shape[1])
         tail = self.config.audio_stop_targets - 1
-        codes = tf.pad(tf.cast(codes_BT, CODE_TYPE), [[0, 0], [1, tail]], constant_values=self.audio_start)
+        codes = surrounded(tf.cast(codes_BT, CODE_TYPE), 1, tail, self.audio_start)
         place = tf.range(tf.shape(codes)[1])[None, :]
         return tf.where(place <= lengths_B[:, None], codes, self.audio_stop)
 
@@ -224,6 +224,13 @@ class GPT(Part):
         return tf.where(allowed, tf.zeros([], dtype), tf.cast(MASKED, dtype))
 
 
+def surrounded(codes_BT: tf.Tensor, before: int, behind: int, code: int) -> tf.Tensor:
+    """Every row with `code` so many times before and behind it. Not `tf.pad`: GPUs have no kernel for it in int64."""
+    rows = tf.shape(codes_BT)[0]
+    left, right = (tf.fill([rows, count], tf.constant(code, codes_BT.dtype)) for count in (before, behind))
+    return tf.concat([left, codes_BT, right], 1)
+
+
 class GPTLosses(NamedTuple):
     """Scalars of one batch; `total` is what is learnt from."""
 
@@ -251,7 +258,7 @@ def gpt_losses(
     config = gpt.config
     text = tf.pad(tf.cast(text_BU, tf.int32), [[0, 0], [0, 2]])
     text_mean, _ = _cross_entropy(output.text_logits_BUV, text, text_lengths_B, config.text_stop_token, 1)
-    codes = tf.pad(tf.cast(codes_BT, CODE_TYPE), [[0, 0], [0, config.audio_stop_targets]])
+    codes = surrounded(tf.cast(codes_BT, CODE_TYPE), 0, config.audio_stop_targets, 0)
     digits = [tf.cast(digit, tf.int32) for digit in gpt.levels.digits(codes)]
     audio_mean, accuracy = _cross_entropy(
         output.audio_logits_BTV, digits[0], code_lengths_B, gpt.levels.stop_digit, config.audio_stop_targets
