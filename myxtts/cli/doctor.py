@@ -14,6 +14,7 @@ from myxtts import __version__
 from myxtts.cli.flags import parse_options
 from myxtts.errors import DeviceError
 from myxtts.runtime.inventory import Inventory, find_inventory
+from myxtts.runtime.kernels import stored_table
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 
 NEEDED = ("keras", "grain", "array_record", "soundfile", "soxr", "tokenizers", "safetensors", "espeakng-loader")
@@ -81,7 +82,7 @@ def software() -> list[Finding]:
         findings.append(Finding("TensorFlow is missing", fix="pip install 'myxtts[cpu]', or 'myxtts[gpu]' for NVIDIA"))
     else:
         kind = "with CUDA packages" if version_of("nvidia-cudnn-cu12") else "for CPUs"
-        findings.append(Finding(f"TensorFlow {tensorflow} {kind}"))
+        findings += [Finding(f"TensorFlow {tensorflow} {kind}"), gpu_kernels(tensorflow)]
     for package in NEEDED:
         version = version_of(package)
         findings.append(
@@ -92,6 +93,17 @@ def software() -> list[Finding]:
     for package, purpose in OPTIONAL.items():
         findings.append(Finding(f"{package} {version_of(package) or f'not installed (only for {purpose})'}"))
     return findings
+
+
+def gpu_kernels(tensorflow: str) -> Finding:
+    """Whether this TensorFlow is the one whose kernels our operations were held against."""
+    table = stored_table()
+    if table.knows(tensorflow):
+        return Finding(f"every operation of training has a GPU kernel in TensorFlow {table.tensorflow}")
+    return Finding(
+        f"whether every operation of training has a GPU kernel is known of TensorFlow {table.tensorflow}, not of "
+        f"{tensorflow}: with GPUs, myxtts validate tries all stages"
+    )
 
 
 def machine() -> list[Finding]:

@@ -1,7 +1,7 @@
 """`myxtts validate`, also `python validate_dual_gpu_pipeline.py`: the five-part check of the dual pipeline.
 
 Each part says what it measured: placement is read from tensors, the transfer is compared by value and timed,
-and the training's loss must fall. A part that fails stops the check, because the next one stands on it.
+and the loss of every stage must fall. A part that fails stops the check, because the next one stands on it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from myxtts.cli.flags import parse_options
 from myxtts.config.config import XTTSConfig
+from myxtts.config.training import Stage
 from myxtts.errors import DeviceError, MyXTTSError
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
@@ -25,7 +26,7 @@ from myxtts.runtime.plan_log import configuration_lines
 Check = Callable[[], Iterator[str]]
 
 RULE = "=" * 60
-TRAINING_STEPS = 12
+TRAINING_STEPS: dict[Stage, int] = {"codec": 12, "gpt": 8, "decoder": 8}
 TRANSFER_MB = 64
 
 
@@ -138,20 +139,23 @@ class DualPipelineCheck:
             model_size="tiny",
             data_gpu=self._options.data_gpu,
             model_gpu=self._options.model_gpu,
-            max_steps=TRAINING_STEPS,
+            max_steps=max(TRAINING_STEPS.values()),
+            discriminator_start=0,
             learning_rate=5e-4,
         )
         seed_everything(config.training.seed)
         self._trainer = XTTSTrainer(config)
-        self._trainer.start_stage("codec")
-        variables = self._trainer.current_stage().trainable_variables
-        for variable in variables:
-            _require_device(variable.value, self._plan.model.name, f"variable {variable.path}")
-        weights = sum(int(np.prod(variable.shape)) for variable in variables)
-        yield (
-            f"model created on {self._plan.model.label}: all {len(variables)} trained variables ({weights / 1e6:.1f} M "
-            f"weights) are there ({time.perf_counter() - began:.1f} s)"
-        )
+        for stage in TRAINING_STEPS:
+            self._trainer.start_stage(stage)
+            variables = self._trainer.current_stage().trainable_variables
+            for variable in variables:
+                _require_device(variable.value, self._plan.model.name, f"variable {variable.path}")
+            weights = sum(int(np.prod(variable.shape)) for variable in variables)
+            yield (
+                f"{stage}: model created on {self._plan.model.label}: all {len(variables)} trained variables "
+                f"({weights / 1e6:.1f} M weights) are there ({time.perf_counter() - began:.1f} s)"
+            )
+            began = time.perf_counter()
 
     def transfer(self) -> Iterator[str]:
         from myxtts.pipeline.devices import copy_to_device
@@ -174,13 +178,23 @@ class DualPipelineCheck:
         yield f"{TRANSFER_MB / 1024 / seconds:.1f} GB/s"
 
     def training(self) -> Iterator[str]:
+        """Each stage stands on the one before, as in a run."""
+        for stage, steps in TRAINING_STEPS.items():
+            yield from self._train(stage, steps)
+
+    def _train(self, name: Stage, steps: int) -> Iterator[str]:
         from myxtts.pipeline import Pipeline
+        from myxtts.pipeline.devices import device_scope
 
         assert self._plan.data is not None
-        losses = []
+        began = time.perf_counter()
+        self._trainer.start_stage(name)
         stage = self._trainer.current_stage()
         sample = ToneSource()
-        stage.fit_to([stage.process(next(sample)) for _ in range(stage.first_batches)])
+        with device_scope(self._plan.data.name):
+            seen = [stage.process(next(sample)) for _ in range(stage.measured_batches)]
+        stage.measure(seen)
+        stage.initialise(self._trainer.config.training.seed)
         with Pipeline(
             ToneSource(),
             stage.process,
@@ -190,32 +204,37 @@ class DualPipelineCheck:
             deep_copy=self._plan.simulated,
         ) as pipeline:
             ready = pipeline.wait_until_ready()
-            for _ in range(TRAINING_STEPS):
-                batch = next(pipeline)
-                _require_device(batch.tensors["mel"], self._plan.model.name, "the mel that training received")
-                losses.append(self._trainer.learn([batch]).loss)
+            losses = [self._learn(next(pipeline), name) for _ in range(steps)]
             figures = pipeline.telemetry.window()
-        require_falling(losses)
-        yield f"buffer ready after {ready.waited_s:.1f} s with {ready.depth} batches"
-        yield f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {TRAINING_STEPS} steps"
+        require_falling(losses, name)
+        yield f"{name}: buffer ready after {ready.waited_s:.1f} s with {ready.depth} batches"
+        took_s = time.perf_counter() - began
+        yield f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f} in {steps} steps ({took_s:.1f} s)"
         busy = ", ".join(f"{device} {share:.0%}" for device, share in figures.device_busy.items())
-        yield f"busy shares: {busy}"
+        yield f"{name}: busy shares: {busy}"
+
+    def _learn(self, batch: Any, stage: Stage) -> float:
+        for name, tensor in batch.tensors.items():
+            if tensor.dtype.is_floating:  # integers of 32 bits stay in the host's memory, whatever device they are on
+                _require_device(tensor, self._plan.model.name, f"{name} that stage {stage} received")
+        loss: float = self._trainer.learn([batch]).loss
+        return loss
 
 
-def require_falling(losses: Sequence[float]) -> None:
+def require_falling(losses: Sequence[float], stage: Stage) -> None:
     """Refuses a loss that did not fall, which NaN never does."""
     first, last = losses[0], losses[-1]
     if math.isfinite(first) and last < first:
         return
     what = "did not fall" if math.isfinite(first) and math.isfinite(last) else "is no longer a number"
     raise DeviceError(
-        f"the loss {what}: {first:.3f} to {last:.3f} in {len(losses)} steps",
+        f"stage {stage}: the loss {what}: {first:.3f} to {last:.3f} in {len(losses)} steps",
         hint="the devices compute wrongly, or we do: run myxtts doctor and report both outputs",
     )
 
 
 class ToneSource:
-    """Endless batches of tones with noise: enough for a codec's loss to fall in a few steps."""
+    """Endless batches of tones with noise, their pitch as text: enough for losses to fall in a few steps."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -224,12 +243,18 @@ class ToneSource:
         random = np.random.default_rng(self._number)
         self._number += 1
         seconds = np.arange(22050) / 22050
-        pitch = random.uniform(100, 400, (8, 1))
-        wave = 0.3 * np.sin(2 * np.pi * pitch * seconds) + 0.01 * random.standard_normal((8, 22050))
+        pitch = random.integers(1, 5, (8, 1))
+        tones = 0.3 * np.sin(200 * np.pi * pitch * seconds) + 0.01 * random.standard_normal((8, 22050))
+        wave, lengths = (tones * 32767).astype(np.int16), np.full(8, 22050, np.int32)
         return {
-            "wave": (wave * 32767).astype(np.int16),
-            "wave_lengths": np.full(8, 22050, np.int32),
+            "wave": wave,
+            "wave_lengths": lengths,
+            "reference": wave,
+            "reference_lengths": lengths,
             "draw": random.random(8, dtype=np.float32),
+            "text": np.repeat(pitch.astype(np.int32), 6, axis=1),
+            "text_lengths": np.full(8, 6, np.int32),
+            "speaker": np.zeros(8, np.int32),
         }
 
     def get_state(self) -> dict[str, int]:

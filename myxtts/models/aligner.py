@@ -146,12 +146,13 @@ def fit(network: CTCNetwork, batches: Iterator[Labelled], *, steps: int, learnin
     def learn(mel_BTM: Any, lengths_B: Any, indices: Any, values: Any, shape: Any) -> tf.Tensor:
         with tf.GradientTape() as tape:
             logits_FBK = tf.transpose(network(mel_BTM, lengths_B), [1, 0, 2])
-            losses_B = tf.compat.v1.nn.ctc_loss(
-                tf.SparseTensor(indices, values, shape),
-                logits_FBK,
-                tf.cast(steps_of(lengths_B), tf.int32),
-                ignore_longer_outputs_than_inputs=True,
-            )
+            with tf.device("/CPU:0"):  # which alone has a kernel for it
+                losses_B = tf.compat.v1.nn.ctc_loss(
+                    tf.SparseTensor(indices, values, shape),
+                    logits_FBK,
+                    tf.cast(steps_of(lengths_B), tf.int32),
+                    ignore_longer_outputs_than_inputs=True,
+                )
             loss = tf.reduce_sum(losses_B) / tf.maximum(tf.cast(tf.size(values), tf.float32), 1.0)
         gradients = tape.gradient(loss, network.trainable_variables)
         optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))

@@ -174,7 +174,7 @@ class GPT(Module):
         """[start, codes, stop, ...]: one position for every target."""
         self.refuse_long_audio(codes_BT.shape[1])
         tail = self.config.audio_stop_targets - 1
-        codes = tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [1, tail]], constant_values=self.audio_start)
+        codes = surrounded(tf.cast(codes_BT, tf.int32), 1, tail, self.audio_start)
         place = tf.range(tf.shape(codes)[1])[None, :]
         return tf.where(place <= lengths_B[:, None], codes, self.audio_stop)
 
@@ -202,6 +202,13 @@ class GPT(Module):
         return tf.where(allowed, tf.zeros([], dtype), tf.cast(MASKED, dtype))
 
 
+def surrounded(codes_BT: tf.Tensor, before: int, behind: int, code: int) -> tf.Tensor:
+    """Every row with `code` so many times before and behind it. Not `tf.pad`: of integers it runs in host memory."""
+    rows = tf.shape(codes_BT)[0]
+    left, right = (tf.fill([rows, count], tf.constant(code, codes_BT.dtype)) for count in (before, behind))
+    return tf.concat([left, codes_BT, right], 1)
+
+
 class GPTLosses(NamedTuple):
     """Scalars of one batch; `total` is what is learnt from."""
 
@@ -227,7 +234,7 @@ def gpt_losses(
     config = gpt.config
     text = tf.pad(tf.cast(text_BU, tf.int32), [[0, 0], [0, 2]])
     text_mean, _ = _cross_entropy(output.text_logits_BUV, text, text_lengths_B, config.text_stop_token, 1)
-    codes = tf.pad(tf.cast(codes_BT, tf.int32), [[0, 0], [0, config.audio_stop_targets]])
+    codes = surrounded(tf.cast(codes_BT, tf.int32), 0, config.audio_stop_targets, 0)
     audio_mean, accuracy = _cross_entropy(
         output.audio_logits_BTV, codes, code_lengths_B, gpt.audio_stop, config.audio_stop_targets
     )

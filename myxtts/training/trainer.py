@@ -176,19 +176,24 @@ class XTTSTrainer:
         """One optimiser step from `grad_accum` batches that are on the model's device(s)."""
         if self.current_stage().begin_step(self.step_number):
             self._compile_gradients()
-        step = tf.constant(self.step_number, tf.int64)
-        loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
+        count = len(batches)
+        # Made on the host and copied inside of functions: an eager copy to a GPU waits for what that has still to do.
+        with tf.device("/CPU:0"):
+            step = tf.constant(self.step_number, tf.int64)
+            loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
+            scale = tf.constant(1.0 / (count * self.loss_scale.factor), tf.float32)
+            seeds = [[self.config.training.seed, self.step_number * count + number] for number in range(count)]
+            seeds_P2 = [tf.constant(seed, tf.int32) for seed in seeds]
         total, passes = None, []
         try:
-            for number, batch in enumerate(batches):
-                seed = tf.constant([self.config.training.seed, self.step_number * len(batches) + number], tf.int32)
+            for batch, seed in zip(batches, seeds_P2, strict=True):
                 passed = self._run_gradients(self._per_replica(batch), seed, step, loss_scale)
                 passes.append((batch, passed))
                 total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
-            loss = float(np.mean([float(_first(self, passed["loss"])) for _, passed in passes]))
-            scale = tf.constant(1.0 / (len(batches) * self.loss_scale.factor), tf.float32)
-            norms = self._run_norms(total, scale)
-            norm = float(np.linalg.norm(_first(self, norms)))
+            with self._model_scope():
+                norms, row = self._run_norms(total, scale, [_shown(passed) for _, passed in passes])
+            # The one time in a step that the host waits for the model's device.
+            norm, loss, figures = self._read(_first(self, row).numpy(), passes[0][1])
             finite = bool(np.isfinite(norm) and np.isfinite(loss))
             if finite:
                 self._update(total, scale, norms)
@@ -199,15 +204,24 @@ class XTTSTrainer:
             raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
         self.step_number += 1
-        figures = self._means([passed["figures"] for _, passed in passes])
         return StepResult(self.step_number, loss, figures, norm, skipped=not finite)
+
+    def _read(self, row: np.ndarray, passed: Mapping[str, Any]) -> tuple[float, float, dict[str, float]]:
+        """Norm of the whole gradient, loss and figures, out of what `_distributed_norms` put in a row."""
+        groups = len(self.current_stage().parameter_groups)
+        loss, *figures = map(float, row[groups:])
+        return float(np.linalg.norm(row[:groups])), loss, dict(zip(passed["figures"], figures, strict=True))
 
     def _means(self, passes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         return {name: float(np.mean([float(_first(self, own[name])) for own in passes])) for name in passes[0]}
 
     def _update(self, total: Any, scale: tf.Tensor, norms: Any) -> None:
         assert self.optimizer is not None
-        self._run_update(total, scale, norms, self.optimizer.factors(self.step_number - self.skipped_steps))
+        with tf.device("/CPU:0"):
+            factors = self.optimizer.factors(self.step_number - self.skipped_steps)
+        # What the update computes once for all variables is no business of the data's GPU, TensorFlow's default.
+        with self._model_scope():
+            self._run_update(total, scale, norms, factors)
 
     def _add(self, left: Any, right: Any) -> Any:
         return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
@@ -274,13 +288,16 @@ class XTTSTrainer:
 
         return self.strategy.run(replica, args=(batch, seed, step, loss_scale))
 
-    def _distributed_norms(self, total: Any, scale: tf.Tensor) -> Any:
-        """The length of each group's mean gradient, [parameter_groups]."""
+    def _distributed_norms(self, total: Any, scale: tf.Tensor, passes: Any) -> Any:
+        """The norm of each parameter group's mean gradient, [groups], and the same with the passes' loss and figures
+        behind it: a row for the host to read at once."""
 
-        def norms(total: list[tf.Tensor], scale: tf.Tensor) -> tf.Tensor:
-            return scale * tf.stack([tf.linalg.global_norm(own) for own in self._by_group(total)])
+        def norms(total: list[tf.Tensor], scale: tf.Tensor, passes: list[list[tf.Tensor]]) -> Any:
+            lengths = scale * tf.stack([tf.linalg.global_norm(own) for own in self._by_group(total)])
+            means = tf.add_n([tf.stack(own) for own in passes]) / float(len(passes))
+            return lengths, tf.concat([lengths, means], 0)
 
-        return self.strategy.run(norms, args=(total, scale))
+        return self.strategy.run(norms, args=(total, scale, passes))
 
     def _distributed_update(self, total: Any, scale: tf.Tensor, norms: Any, factors: tf.Tensor) -> None:
         recipe, optimizer = self.recipe, self.optimizer
@@ -397,6 +414,11 @@ def _flat(terms: Mapping[str, Tensors], figures: Tensors, shares: Tensors) -> di
     equal = 1.0 / tf.distribute.get_strategy().num_replicas_in_sync
     weighed = {name: value * shares.get(name, equal) for name, value in figures.items()}
     return {**{name: value for own in terms.values() for name, value in own.items()}, **weighed}
+
+
+def _shown(passed: Mapping[str, Any]) -> list[Any]:
+    """The loss of a pass, and behind it every figure."""
+    return [passed["loss"], *passed["figures"].values()]
 
 
 def _first_of(terms: Mapping[str, dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:

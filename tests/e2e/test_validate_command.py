@@ -13,17 +13,43 @@ parts = [("first", check.prerequisites), ("second", check.placement), ("third", 
 print("exit code", validate.run_parts(parts))
 """
 
+TOO_FEW_STEPS = """
+from myxtts.cli import validate
+
+validate.TRAINING_STEPS["gpt"] = 1  # one loss does not fall
+check = validate.DualPipelineCheck(validate.ValidateOptions(simulate_gpus=2))
+parts = [check.prerequisites, check.placement, check.model_creation, check.training]
+print("exit code", validate.run_parts([(part.__name__, part) for part in parts]))
+"""
+
 
 def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> None:
     result = run_forked("validate_dual_gpu_pipeline.py", "--data-gpu", "0", "--model-gpu", "1", "--simulate-gpus", "2")
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "All 5 parts passed." in result.stdout
+    stages = ("codec", "gpt", "decoder")
     for number, measured in enumerate(
-        ("2 simulated GPUs", "read from its tensor", "trained variables", "equal bit for bit", "busy shares: /CPU:1"), 1
+        (
+            ["2 simulated GPUs"],
+            ["read from its tensor"],
+            [f"{stage}: model created on /GPU:1" for stage in stages],
+            ["equal bit for bit"],
+            [f"{stage}: {found}" for stage in stages for found in ("loss ", "busy shares: /CPU:1")],
+        ),
+        start=1,
     ):
         part = result.stdout.split(f"\n{number}. ")[1].split(f"\n{number + 1}. ")[0]
-        assert measured in part
+        assert all(words in part for words in measured), part
+
+
+def test_a_stage_that_does_not_learn_fails_the_check_by_its_name() -> None:
+    output = run_script(TOO_FEW_STEPS)
+
+    assert "   ok    codec: loss" in output
+    assert "   FAIL  stage gpt: the loss did not fall" in output
+    assert "decoder: loss" not in output
+    assert "Part 4 of 4 failed." in output
 
 
 def test_without_gpus_it_exits_1_with_the_cause_and_the_way_to_try_it() -> None:

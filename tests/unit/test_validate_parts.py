@@ -13,18 +13,18 @@ from myxtts.errors import DeviceError
 @pytest.mark.parametrize(
     ("losses", "problem"),
     [
-        ([2.0, 1.0, 2.0], "the loss did not fall: 2.000 to 2.000 in 3 steps"),
-        ([2.0, math.nan], "the loss is no longer a number: 2.000 to nan in 2 steps"),
-        ([math.nan, 1.0], "the loss is no longer a number: nan to 1.000"),
-        ([math.inf, 1.0], "the loss is no longer a number: inf to 1.000"),
+        ([2.0, 1.0, 2.0], "stage gpt: the loss did not fall: 2.000 to 2.000 in 3 steps"),
+        ([2.0, math.nan], "stage gpt: the loss is no longer a number: 2.000 to nan in 2 steps"),
+        ([math.nan, 1.0], "stage gpt: the loss is no longer a number: nan to 1.000"),
+        ([math.inf, 1.0], "stage gpt: the loss is no longer a number: inf to 1.000"),
     ],
 )
 def test_a_loss_that_does_not_fall_or_is_no_number_fails(losses: list[float], problem: str) -> None:
     with pytest.raises(DeviceError) as error:
-        require_falling(losses)
+        require_falling(losses, "gpt")
 
     assert error.value.problem.startswith(problem)
 
 
 def test_a_loss_that_falls_passes() -> None:
-    require_falling([2.0, 3.0, 1.9])
+    require_falling([2.0, 3.0, 1.9], "gpt")
