@@ -17,23 +17,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from myxtts.monitoring import schema
 from myxtts.monitoring.events import EventFollower, EventLog
 from myxtts.monitoring.run_state import RunState, TimedWarning, skipped_words
-from myxtts.monitoring.schema import (
-    CheckpointEvent,
-    Event,
-    LeakEvent,
-    MemoryReading,
-    ProgressEvent,
-    RunEndEvent,
-    StageDoneEvent,
-    StepEvent,
-    TrainingStartEvent,
-    ValidationEvent,
-    WarmupEvent,
-    WarningEvent,
-    WindowEvent,
-)
+from myxtts.monitoring.schema import Event, LeakEvent, MemoryReading, WarningEvent
 from myxtts.monitoring.verdict import diagnose
 from myxtts.monitoring.words import number, percent
 
@@ -190,23 +177,23 @@ def plain_line(state: RunState, event: Event, said_at: float | None) -> str | No
     """The line of an event without a terminal; None for those that would only repeat (steps within ten seconds)."""
     due = said_at is None or event.time - said_at >= PLAIN_EVERY_S
     match event:
-        case StepEvent() | WindowEvent():
+        case schema.StepEvent() | schema.WindowEvent():
             return _headline(state) if due else None
-        case ProgressEvent():
+        case schema.ProgressEvent():
             return state.task if due else None
-        case TrainingStartEvent():
+        case schema.TrainingStartEvent():
             return f"training starts: {event.stage} from step {event.step:,} of {_count(event.total_steps)}"
-        case WarmupEvent():
+        case schema.WarmupEvent():
             return f"buffer {event.depth}/{event.capacity} after {event.waited_s:.1f} s ({event.reason})"
-        case ValidationEvent():
+        case schema.ValidationEvent():
             return f"{event.stage} step {event.step:,}: validation loss {number(event.loss)}"
-        case CheckpointEvent():
+        case schema.CheckpointEvent():
             return f"checkpoint: {event.path}"
-        case StageDoneEvent():
+        case schema.StageDoneEvent():
             return f"stage {event.stage} is done at step {event.step:,}"
         case WarningEvent() | LeakEvent():
             return f"warning: {state.warnings[-1].message}: {state.warnings[-1].hint}"
-        case RunEndEvent() if event.reason != "failed":  # the command that failed prints the error and its hint
+        case schema.RunEndEvent() if event.reason != "failed":  # the command that failed prints the error and its hint
             return f"{event.reason}: {event.message}"
     return None
 
