@@ -105,42 +105,39 @@ def tokenizer() -> Any:
     return train_tokenizer("phonemes", [(SENTENCE, "en")])
 
 
-def make_voice() -> Any:
+def open_random_voice() -> Any:
     """Every part of the small size, random, with a stop that never wins and a limit of CODES codes."""
     import dataclasses
 
     import keras
-    from myxtts.synthesis.loaded_voice import Voice
 
     from myxtts.config.config import XTTSConfig
     from myxtts.config.model import ModelConfig
     from myxtts.models.gpt import DEFAULT_ALIGNMENT_HEADS
-    from myxtts.synthesis.voice import build_parts
+    from myxtts.synthesis.manifest import VoiceManifest
+    from myxtts.synthesis.synthesizer import Synthesizer
+    from myxtts.synthesis.tensorflow_model import TensorFlowModel
+    from myxtts.synthesis.voice import Voice, build_parts
 
     keras.utils.set_random_seed(0)
     model = dataclasses.replace(ModelConfig(model_size="small"), max_audio_tokens=CODES)
-    names = ("conditioning", "gpt", "speaker_encoder", "hifigan")
-    parts = build_parts(model, list(names))
-    bias = parts.gpt.audio_head.bias.numpy()
-    bias[parts.gpt.levels.stop_digit] = -100.0
-    parts.gpt.audio_head.bias.assign(bias)
-    return Voice(
-        parts=parts,
-        names=names,
-        config=XTTSConfig(model=model),
-        tokenizer=tokenizer(),
-        digest="random",
-        speakers={},
-        alignment_heads=tuple(DEFAULT_ALIGNMENT_HEADS),
+    manifest = VoiceManifest(
+        parts=("conditioning", "gpt", "speaker_encoder", "hifigan"), alignment_heads=tuple(DEFAULT_ALIGNMENT_HEADS)
     )
+    parts = build_parts(model, manifest.parts)
+    bias = parts.gpt.audio_head.bias.numpy()
+    bias[parts.gpt.audio_stop] = -100.0
+    parts.gpt.audio_head.bias.assign(bias)
+    voice = Voice(
+        manifest=manifest, config=XTTSConfig(model=model), tokenizer=tokenizer(), sha256="random", speakers={}
+    )
+    return Synthesizer(voice, TensorFlowModel(voice, parts))
 
 
 def ours_side(warm_ups: int) -> None:
     import numpy as np
 
-    from myxtts.synthesis.synthesizer import Synthesizer
-
-    synthesizer = Synthesizer(make_voice())
+    synthesizer = open_random_voice()
     wave = (0.1 * np.random.default_rng(0).standard_normal(22050 * REFERENCE_SECONDS)).astype(np.float32)
     text = " ".join([SENTENCE] * SENTENCES)
 
@@ -172,7 +169,7 @@ def generation_cpu_s(synthesizer: Any, voice: Any) -> float:
 
     ids = synthesizer.voice.tokenizer.encode(SENTENCE, "en")
     began = time.process_time()
-    made = synthesizer._generator.generate(voice.latents_LD[None], np.array([ids], np.int32), [len(ids)])
+    made = synthesizer.model.generate(voice.latents_LD[None], np.array([ids], np.int32), [len(ids)])
     if int(made.lengths_B[0]) < CODES - 2:
         raise AssertionError(f"{made.lengths_B[0]} codes were spoken, not {CODES}")
     return time.process_time() - began

@@ -161,6 +161,7 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> SpeakingOptions:
 
 
 def _refuse_outputs(options: SynthOptions, count: int) -> None:
+    """Raise where a file that would be written has a wrong suffix, no folder, or the name of a folder or another."""
     from myxtts.synthesis.references import check_latents_name
     from myxtts.synthesis.timings import check_timings_name
 
@@ -173,31 +174,18 @@ def _refuse_outputs(options: SynthOptions, count: int) -> None:
         check_timings_name(options.timings)
     if options.save_voice is not None:
         check_latents_name(options.save_voice)
-    _refuse_paths(_written(options, count))
-
-
-def _written(options: SynthOptions, count: int) -> list[tuple[str, Path]]:
-    """Every file that will be written, with the flag that names it."""
     of_each = {
         "--out": None if options.stream else options.out,
         "--timings": options.timings,
         "--report": options.report,
     }
-    written = [
-        (flag, numbered(path, number, count))
-        for flag, path in of_each.items()
-        if path is not None
-        for number in range(1, count + 1)
-    ]
-    return written if options.save_voice is None else [*written, ("--save-voice", options.save_voice)]
-
-
-def _refuse_paths(written: list[tuple[str, Path]]) -> None:
-    for folder in {path.parent for flag, path in written if flag != "--save-voice"}:
+    numbers = range(1, count + 1)
+    written = [(flag, numbered(path, n, count)) for flag, path in of_each.items() if path is not None for n in numbers]
+    for folder in {path.parent for _, path in written}:
         if not folder.is_dir():
             raise SynthesisError(f"folder {folder} is not there", hint="make it first, or choose another one")
     taken: dict[Path, str] = {}
-    for flag, path in written:
+    for flag, path in written if options.save_voice is None else [*written, ("--save-voice", options.save_voice)]:
         if path.is_dir():
             raise SynthesisError(f"{path} is a folder", hint="name a file to write, which may be one inside of it")
         other = taken.setdefault(path.resolve(), flag)

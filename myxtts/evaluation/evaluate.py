@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from myxtts.evaluation.metrics import (
     WITHOUT_SPEAKER,
     MetricCalls,
     Metrics,
+    PhoneMetric,
     Recogniser,
 )
 from myxtts.evaluation.scoring import (
@@ -47,6 +48,7 @@ logger = logging.getLogger(__name__)
 SPEECH, CODEC, VOCODER, REAL = "speech", "codec round trip", "mel round trip", "real clip"
 SYSTEMS = (SPEECH, CODEC, VOCODER, REAL)
 Wave = NDArray[np.float32]
+AnyRecogniser = TypeVar("AnyRecogniser", Recogniser, PhoneMetric)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +181,8 @@ class Evaluation:
 
     def _silent(self, item: Item, failure: str) -> Row:
         """A text that was not spoken: every word is an error, and the speaker is not the right one."""
-        transcribed, voices = self._transcribes(item), self._voices(item)
+        transcribed = _for_language(self._metrics.recogniser, item) is not None
+        phones, voices = _for_language(self._metrics.phones, item), self._voices(item)
         return Row(
             item=item.id,
             system=SPEECH,
@@ -188,7 +191,7 @@ class Evaluation:
             speaker=item.speaker,
             words=word_errors(item.text, "", item.language) if transcribed else None,
             characters=character_errors(item.text, "", item.language) if transcribed else None,
-            phones=phone_errors(item.text, [], item.language) if self._recognises_phones(item) else None,
+            phones=None if phones is None else phone_errors(item.text, [], item.language),
             right_speaker=False if item.speaker in voices and len(voices) > 1 else None,
             failure=failure,
             group=item.group,
@@ -201,14 +204,14 @@ class Evaluation:
         write_audio(self._folder / name, wave, rate)
         metrics, sound, errors = self._metrics, f"{item.id} ({system})", dict[str, str]()
         transcript = self._calls.call(
-            metrics.recogniser if self._transcribes(item) else None,
+            _for_language(metrics.recogniser, item),
             lambda metric: _transcript(metric, wave, rate),
             sound=sound,
             errors=errors,
             without=WITHOUT_RECOGNISER,
         )
         phones = self._calls.call(
-            metrics.phones if self._recognises_phones(item) else None,
+            _for_language(metrics.phones, item),
             lambda metric: metric.recognise([resampled(wave, rate, SAMPLE_RATE)])[0],
             sound=sound,
             errors=errors,
@@ -254,13 +257,6 @@ class Evaluation:
             without=WITHOUT_SPEAKER,
         )
 
-    def _transcribes(self, item: Item) -> bool:
-        recogniser = self._metrics.recogniser
-        return recogniser is not None and item.language in recogniser.languages
-
-    def _recognises_phones(self, item: Item) -> bool:
-        return self._metrics.phones is not None and item.language in self._metrics.phones.languages
-
     def _similarities(self, item: Item, vector: Vector) -> tuple[float | None, float | None]:
         """To the item's speaker, and to the most similar other one; None where nothing is left to compare with."""
         to = {speaker: cosine(vector, voice) for speaker, voice in self._voices(item).items()}
@@ -292,6 +288,11 @@ class Evaluation:
             if vector is not None:
                 vectors.setdefault(item.speaker, {})[clip] = vector
         return vectors
+
+
+def _for_language(metric: AnyRecogniser | None, item: Item) -> AnyRecogniser | None:
+    """The metric where it supports the item's language."""
+    return metric if metric is not None and item.language in metric.languages else None
 
 
 def _clip_key(wave: Wave) -> int:

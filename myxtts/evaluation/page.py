@@ -91,14 +91,14 @@ def write_page(
     style = resources.files("myxtts.monitoring").joinpath("report.css").read_text(encoding="utf-8")
     head, *lines = table(summaries)
     figures = _line(head, "th") + "".join(_line(line, "td") for line in lines)
-    said = "".join(f'<p class="soft">{escape(note)}</p>' for note in lines_below)
+    notes_below = "".join(f'<p class="soft">{escape(note)}</p>' for note in lines_below)
     groups = dict.fromkeys(row.group for row in rows)
     sections = "".join(_group(group, [row for row in rows if row.group == group], sounds) for group in groups)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head><body><main><h1>{escape(title)}</h1>"
-        f'<div class="card"><table>{figures}</table></div>{said}{sections}'
+        f'<div class="card"><table>{figures}</table></div>{notes_below}{sections}'
         "</main></body></html>\n"
     )
     with replacing(path) as unfinished:
@@ -110,7 +110,7 @@ def _group(group: str, rows: Sequence[Row], sounds: Path) -> str:
     cards = "".join(_item([row for row in rows if row.item == item], sounds) for item in items[:MOST_ITEMS])
     left = len(items) - MOST_ITEMS
     more = f'<p class="soft">{left} more in {escape(str(sounds.name))}/ and evaluation.json.</p>' if left > 0 else ""
-    return f"<h2>{escape(group) if group else 'Listen'}</h2>{cards}{more}"
+    return f"<h2>{escape(group) if group else 'Sounds'}</h2>{cards}{more}"
 
 
 def _line(line: Sequence[str], tag: str) -> str:

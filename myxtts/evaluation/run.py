@@ -63,11 +63,11 @@ def _write(
 ) -> Evaluated:
     summaries, done = summarise(rows), len({row.item for row in rows})
     unfinished = [f"not finished: {done} of {total} texts were evaluated"] if done < total else []
-    said = [*unfinished, *notes(metrics, rows, summaries)]
+    lines = [*unfinished, *notes(metrics, rows, summaries)]
     content = as_json(rows, summaries, metrics, {**about, "texts": total, "texts_evaluated": done})
     target, page = folder / "evaluation.json", folder / "evaluation.html"
     with writing(folder):
         with replacing(target) as part:
             part.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        write_page(page, title, rows, summaries, said, folder / SOUNDS)
-    return Evaluated(target, page, text_table(summaries), said, summaries)
+        write_page(page, title, rows, summaries, lines, folder / SOUNDS)
+    return Evaluated(target, page, text_table(summaries), lines, summaries)

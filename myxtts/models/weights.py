@@ -154,8 +154,8 @@ def grow_text_vocabulary(
 ) -> dict[str, np.ndarray]:
     """Weights for a new vocabulary: token i keeps what `old_ids[i]` had; None is a token that is new.
 
-    A new row of the embedding is drawn like the old ones, a new column of the head is the mean of the old ones: the
-    model knows no more of the new tokens than that they are tokens.
+    A new row of the embedding is sampled from a normal distribution with the old rows' mean and deviation, a new column
+    of the head is the mean of the old ones. Raises `CheckpointError` for an old token that the weights do not have.
     """
     old_size = arrays["gpt/text_embedding/table"].shape[0]
     wrong = [old for old in old_ids if old is not None and not 0 <= old < old_size]

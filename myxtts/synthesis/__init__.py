@@ -1,1 +1,1 @@
-"""From text and a reference clip to speech."""
+"""Text to speech: voices on disk, generation, decoding and what lies around them."""

@@ -49,7 +49,7 @@ class HallucinationChecks:
     """Longest pattern that counts, in codes."""
 
     least_codes_per_token: float = 0.4
-    """Fewer codes for each text token are too few to say it; the fastest speakers have about 1."""
+    """Fewer codes for each text token are too few to speak it; the fastest speakers have about 1."""
 
     tail_codes: int = 24
     """Codes that may follow once the alignment has reached the end of the text, or has gone as far as it ever goes."""
@@ -111,22 +111,28 @@ def check_codes(
     `spoken_token` is the text token that the alignment heads attend to for each code; `last_sounding` is the last token
     of the text that is pronounced: the full stop behind it takes no time.
     """
-    loop = loop_start(codes, checks)
+    count, loop = len(codes), loop_start(codes, checks)
     if loop is not None:
         return CheckResult("loop", loop)
     attended = smoothed_tokens(spoken_token) if spoken_token is not None and len(spoken_token) else None
     last = text_tokens - 1 if last_sounding is None else last_sounding
-    end = None if attended is None else _text_end(attended, last)
-    if end is not None and len(codes) - end > checks.tail_codes:
-        return CheckResult("tail", end + checks.tail_codes)
+    if attended is not None:
+        # From the code behind the last look back on, the heads attend to the end; they are a token off at times.
+        before_end = np.flatnonzero(attended < last - 1)
+        end = int(before_end[-1]) + 1 if len(before_end) else 0
+        if end < len(attended) and count - end > checks.tail_codes:
+            return CheckResult("tail", end + checks.tail_codes)
     if not stopped:
-        got = len(codes) if attended is None else _last_advance(attended) + checks.tail_codes
-        return CheckResult("no stop", min(got, len(codes)))
-    if len(codes) < max(1, int(text_tokens * checks.least_codes_per_token)):
-        return CheckResult("short", len(codes))
-    if attended is not None and _most_left_out(attended, last) > checks.skip_tokens:
-        return CheckResult("skip", len(codes))
-    return CheckResult(None, len(codes))
+        # No new text follows the code at which the alignment first attends to its furthest token.
+        keep = count if attended is None else int(np.argmax(attended)) + checks.tail_codes
+        return CheckResult("no stop", min(keep, count))
+    if count < max(1, int(text_tokens * checks.least_codes_per_token)):
+        return CheckResult("short", count)
+    if attended is not None:
+        furthest = np.maximum.accumulate(np.concatenate([[0], attended]))
+        if max(np.max(np.diff(furthest)), last - furthest[-1]) > checks.skip_tokens:
+            return CheckResult("skip", count)
+    return CheckResult(None, count)
 
 
 def smoothed_tokens(spoken_token: np.ndarray) -> np.ndarray:
@@ -136,24 +142,6 @@ def smoothed_tokens(spoken_token: np.ndarray) -> np.ndarray:
     mirrored = np.pad(spoken_token, _NEIGHBOURS // 2, mode="reflect")
     medians: np.ndarray = np.median(sliding_window_view(mirrored, _NEIGHBOURS), axis=-1).astype(spoken_token.dtype)
     return medians
-
-
-def _text_end(spoken_token: np.ndarray, last: int) -> int | None:
-    """First code from which on the heads attend to the end of the text; they are a token off at times."""
-    before = np.flatnonzero(spoken_token < last - 1)
-    end = int(before[-1]) + 1 if len(before) else 0
-    return end if end < len(spoken_token) else None
-
-
-def _last_advance(spoken_token: np.ndarray) -> int:
-    """The code at which the alignment was first as far as it ever got: what follows says nothing new."""
-    return int(np.argmax(spoken_token))
-
-
-def _most_left_out(spoken_token: np.ndarray, last: int) -> int:
-    """Tokens that the alignment left out in one place, measured from the furthest it had been; the end is one too."""
-    furthest = np.maximum.accumulate(np.concatenate([[0], spoken_token]))
-    return int(max(np.max(np.diff(furthest)), last - furthest[-1]))
 
 
 def generate_checked(

@@ -8,10 +8,11 @@ which carry no format version, are migrated (`myxtts.config.earlier`). No Tensor
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from myxtts.config import earlier
 from myxtts.config.speaking import Sampling
@@ -93,86 +94,41 @@ class VoiceManifest:
 
 def _read(name: str, value: Any, path: Path) -> Any:
     """One value in its field's own type."""
-    if name not in _READERS:
+    types = get_type_hints(VoiceManifest)
+    if name not in types:
         raise CheckpointError(
             f"{path} has a key {name!r} that this version does not know",
-            hint=f"update myxtts, or correct the key: {did_you_mean(name, _READERS)}",
+            hint=f"update myxtts, or correct the key: {did_you_mean(name, types)}",
         )
-    read, expected, optional = _READERS[name]
-    if value is None and optional:
-        return None
     try:
-        return read(value)
-    except (TypeError, ValueError, ConfigError) as error:
-        reason = f": {error.problem}" if isinstance(error, ConfigError) else ""
+        return _converted(types[name], value)
+    except (AttributeError, TypeError, ValueError, ConfigError) as error:
+        shown, reason = repr(value), f": {error.problem}" if isinstance(error, ConfigError) else ""
+        expected = next(field.type for field in dataclasses.fields(VoiceManifest) if field.name == name)
         raise CheckpointError(
-            f"{path}: {name} is {_shown(value)}, must be {expected}{reason}",
+            f"{path}: {name} is {shown if len(shown) <= 60 else shown[:57] + '...'}, must be {expected}{reason}",
             hint="export or publish the voice again, or restore the file from a copy",
         ) from None
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) is not kind:  # a bool is an int, and no number of anything
-            raise TypeError
-        return value
-
-    return read
-
-
-_text, _whole, _flag = _exactly(str), _exactly(int), _exactly(bool)
-
-
-def _number(value: Any) -> float:
-    return float(value if type(value) is float else _whole(value))
-
-
-def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def read_list(value: Any) -> tuple[Any, ...]:
+def _converted(hint: Any, value: Any) -> Any:
+    """A JSON value in the type `hint`; raises `TypeError`, `ValueError` or `AttributeError` for one of another type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is UnionType:  # of a type and None
+        return None if value is None else _converted(arguments[0], value)
+    if origin in (tuple, Sequence):
         if not isinstance(value, (list, tuple)):
             raise TypeError
-        return tuple(read(item) for item in value)
-
-    return read_list
-
-
-def _pair(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
-    def read(value: Any) -> tuple[Any, Any]:
-        left, right = value
-        return first(left), second(right)
-
-    return read
-
-
-def _gains(value: Any) -> dict[str, tuple[float, ...]]:
-    return {_text(part): _list_of(_number)(gains) for part, gains in _exactly(dict)(value).items()}
-
-
-def _sampling(value: Any) -> Sampling:
-    settings: dict[str, Any] = {
-        name: _whole(item) if name == "top_k" else _number(item) for name, item in _exactly(dict)(value).items()
-    }
-    return Sampling(**settings)
-
-
-_READERS: dict[str, tuple[Callable[[Any], Any], str, bool]] = {
-    "parts": (_list_of(_text), "a list of names", False),
-    "languages": (_list_of(_text), "a list of language codes", False),
-    "longest_text_tokens": (_whole, "a whole number", False),
-    "reference_seconds": (_number, "a number", False),
-    "alignment_heads": (_list_of(_pair(_whole, _whole)), "a list of [layer, head]", False),
-    "classifier_free_guidance": (_flag, "true or false", False),
-    "postfilter": (_gains, "lists of numbers by part", False),
-    "sampling": (_sampling, "settings of the sampling", True),
-    "trained_to": (_pair(_text, _whole), "[stage, step]", True),
-    "trained_on": (_list_of(_text), "a list of texts", False),
-    "trained_on_all_clips": (_flag, "true or false", True),
-    "source": (_text, "a text", True),
-    "normed_conditioning": (_flag, "true or false", False),
-}
-"""For each field: how a JSON value is read, what it must be in words, and whether it may be null."""
+        kinds = arguments if arguments[-1] is not ... and origin is tuple else (arguments[0],) * len(value)
+        return tuple(_converted(kind, item) for kind, item in zip(kinds, value, strict=True))
+    if origin is Mapping:
+        return {_converted(arguments[0], key): _converted(arguments[1], item) for key, item in value.items()}
+    if hint is Sampling:
+        types = get_type_hints(Sampling)
+        return Sampling(**{name: _converted(types.get(name, Any), item) for name, item in value.items()})
+    if hint is float and type(value) is int:
+        return float(value)
+    # A stage that this version does not know is for the trainer to refuse. A bool is an int, and no number.
+    if type(value) is not (str if origin is Literal else hint):
+        raise TypeError
+    return value

@@ -1,4 +1,4 @@
-"""Long text into pieces that a voice can speak in one breath, without losing a character.
+"""Long text into pieces that a voice can speak at once, without losing a character.
 
 `split_text` is pure: the pieces, joined, are the text. It cuts at paragraphs and sentences always, and at clauses,
 words and at last between characters only where a piece would be longer than the voice was trained for.
@@ -47,7 +47,7 @@ class Piece:
 
 
 def split_text(text: str, limit: int, cost: Callable[[str], int] = len) -> list[Piece]:
-    """Pieces of at most `limit` by `cost` (tokens, say) whose texts, joined, are `text`.
+    """Pieces of at most `limit` by `cost` (such as tokens) whose texts, joined, are `text`.
 
     A single character may cost more than the limit; it is then a piece of its own.
     """

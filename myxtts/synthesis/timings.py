@@ -1,6 +1,6 @@
-"""When each word is spoken: from the text token that the model looked at for each code. Pure, and its file formats.
+"""Word timings from the text token that the alignment heads attend to for each code, and their file formats.
 
-Without alignment heads the words share the time by their number of tokens, and the result says that it is estimated.
+Without alignment heads the words share the time by their number of tokens, and their source is "estimated".
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def token_ends(words: Sequence[str], count_many: Callable[[list[str]], list[int]
 
 
 def code_starts(ends: Sequence[int], spoken_token_N: NDArray[np.int32]) -> list[int]:
-    """For each word, the first code for which the model had come to its tokens; ends with the number of codes."""
+    """For each word, the first code whose attended token is one of its own or later; ends with the number of codes."""
     furthest = np.maximum.accumulate(smoothed_tokens(spoken_token_N)) if len(spoken_token_N) else spoken_token_N
     begins = [0, *ends[:-1]]
     # The language token stands first and belongs to no word.

@@ -97,7 +97,7 @@ def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
 def settings_beneath(
     path: str | Path, run_dir: str | Path | None = None, init_parts: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The settings that a voice brings, as defaults beneath YAML and flags."""
+    """The settings of a voice, as defaults beneath YAML and flags."""
     voice = read_initial(path, run_dir)
     return {
         **dataclasses.asdict(voice.model),
@@ -107,7 +107,7 @@ def settings_beneath(
 
 
 def _learning(voice: InitialVoice, parts: Iterable[str]) -> dict[str, float]:
-    """How the GPT learns unless it is told otherwise: gently where the voice brought it."""
+    """Alignment loss and augmentation by default: as from scratch, or off where the GPT comes from the voice."""
     if "gpt" not in parts:
         return FROM_SCRATCH
     return {
@@ -131,11 +131,11 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
             hint="leave --init-from out to continue the run, or choose another --run-dir",
         )
     parts = _in_order(training.init_parts or [part for part in voice.parts if part != "mel_decoder"])
-    # Its weights are for that vocabulary too, and of no use once the GPT has learnt on.
+    # Its weights are for that vocabulary too, and of no use once the GPT is trained further.
     if "mel_decoder" in parts:
         raise ConfigError(
             "--init-parts names mel_decoder, which reads what one GPT makes of one vocabulary",
-            hint="leave it out: stage decoder learns another one in minutes",
+            hint="leave it out: stage decoder trains another one in minutes",
         )
     if absent := [part for part in parts if part not in voice.parts]:
         raise ConfigError(
@@ -245,7 +245,7 @@ def has_begun(folder: RunFolder) -> bool:
 
 
 def text_rows(config: XTTSConfig, tokenizer: Tokenizer) -> int:
-    """Rows of the text embedding: one a token; a voice may bring more than its vocabulary uses."""
+    """Rows of the text embedding: one a token; a voice may have more than its vocabulary uses."""
     return max(tokenizer.size, config.model.text_vocab if "gpt" in config.training.init_parts else 0)
 
 

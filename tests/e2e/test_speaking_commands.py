@@ -19,7 +19,9 @@ import pytest
 from myxtts.audio.io import write_audio
 from myxtts.cli import evaluate
 from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
-from myxtts.cli.synth import SynthOptions, numbered, read_texts, refuse_early
+from myxtts.cli.flags import parse_options
+from myxtts.cli.main import main
+from myxtts.cli.synth import SynthOptions, current_flags, numbered, read_texts, refuse_early
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError, UsageError
 from tests.processes import ROOT, myxtts, run_script
 from tests.unit.test_initial_voice import write_voice
@@ -77,6 +79,22 @@ def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str])
 def test_a_value_that_cannot_be_is_refused_before_the_voice_is_opened(options: dict[str, Any], words: str) -> None:
     with pytest.raises(MyXTTSError, match=re.escape(words)):
         refuse_early(SynthOptions(voice=Path("nowhere"), **options), ["Hello.", "Good morning."])
+
+
+def test_a_flag_of_the_earlier_version_still_works_with_a_note_and_is_not_in_the_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["Hello.", "--voice", "nowhere", "--no-guards"]
+
+    assert not parse_options(SynthOptions, current_flags(given), command="synth").hallucination_checks
+    assert "--no-guards is called --no-hallucination-checks now" in capsys.readouterr().err
+    assert main(["evaluate", "nowhere", "--data", "no-such-corpus", "--guards"]) == 1
+    assert "no-such-corpus is not there" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["synth", "--help"])
+    shown = capsys.readouterr().out
+    assert "--no-hallucination-checks" in shown
+    assert "guards" not in shown
 
 
 def test_texts_of_ones_own_and_all_clips_are_not_asked_for_together() -> None:

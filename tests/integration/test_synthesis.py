@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from myxtts.audio.io import write_audio
+from myxtts.audio.io import read_audio, write_audio
 from myxtts.cli.synth import SynthOptions, speak_all
 from myxtts.config.speaking import GUIDANCE, Sampling
 from myxtts.errors import ConfigError, OutputError, SynthesisError
@@ -27,6 +27,7 @@ from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import read_voice
 from tests.awkward_texts import AWKWARD, UNSPOKEN
+from tests.processes import run_script
 from tests.voice_maker import make_voice, noise, open_on_cpu
 
 QUICK = HallucinationChecks(retries=0)
@@ -193,6 +194,43 @@ def test_what_cannot_be_spoken_is_refused_with_a_way_out(synthesizer: Synthesize
         synthesizer.speak("Hello.", speed=0.0)
     with pytest.raises(SynthesisError, match="both a reference and speaker"):
         synthesizer.speak("Hello.", reference=tmp_path / "text.wav", speaker="anna")
+
+
+OPENED = """
+from pathlib import Path
+from myxtts import open_voice
+folder = {folder!r}
+open_voice(folder).speak("Hello there.", seed=3).save(folder + "/first.wav")
+# The devices of a process are configured once; every further voice shares them.
+speech = open_voice(Path(folder)).speak("Hello there.", seed=3)
+speech.save(folder + "/again.wav")
+"""
+
+
+def test_a_python_program_opens_voices_by_their_paths_and_saves_what_they_speak(tmp_path: Path) -> None:
+    folder = make_voice(tmp_path, ["dvae", "conditioning", "gpt"])
+
+    run_script(OPENED.format(folder=str(folder)))
+
+    first, again = (read_audio(tmp_path / f"{name}.wav") for name in ("first", "again"))
+    assert len(first) > 0
+    assert np.array_equal(first, again)
+
+
+def test_options_are_taken_as_one_object_and_keywords_go_before_them(synthesizer: Synthesizer) -> None:
+    options = SpeakingOptions(seed=3, speed=1.5, checks=QUICK, sampling_changes={"temperature": 1.5})
+
+    whole = synthesizer.speak("Hello there.", options)
+    keywords = synthesizer.speak(
+        "Hello there.",
+        seed=3,
+        speed=1.5,
+        checks=QUICK,
+        sampling=dataclasses.replace(synthesizer.voice.sampling, temperature=1.5),
+    )
+
+    assert np.array_equal(whole.wave, keywords.wave)
+    assert not np.array_equal(whole.wave, synthesizer.speak("Hello there.", options, seed=4).wave)
 
 
 def test_a_codec_alone_cannot_speak(tmp_path: Path) -> None:

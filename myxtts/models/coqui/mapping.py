@@ -1,7 +1,7 @@
 """Rules that rename and reshape one framework's weights into ours, applied strictly.
 
-A rule makes one of our weights from one or more of theirs. `translate` refuses a source that lacks a weight and one
-that has a weight which no rule takes: a silent leftover is how a model loads and then speaks noise.
+A rule makes one of our weights from one or more of theirs. `translate` raises `CheckpointError` for a source that
+lacks a weight, and for one that has a weight which no rule takes: a model that ignored it would load and speak noise.
 
 Our names are the paths of Keras variables ("dvae/encoder/down_1/kernel"); theirs are the keys of a PyTorch state dict.
 """
