@@ -17,6 +17,7 @@ from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values, to_yaml_text
 from myxtts.errors import ConfigError, DataError
 from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.terminal import drop_output
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.plan_log import (
@@ -65,7 +66,7 @@ OPTIONS = TrainOptions
 def main(argv: list[str]) -> int:
     argv, hidden = split_hidden(argv)
     if hidden:
-        print(warning_of(hidden), file=sys.stderr)
+        _print_warning(warning_of(hidden))
     defaults = TrainOptions(settings=defaults_beneath(argv, hidden))
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
     _refuse_early(options.settings.data)
@@ -85,6 +86,13 @@ def main(argv: list[str]) -> int:
     setup_logging()
     _warn_of_size(config, plan)
     return _train(config, plan, fresh=options.fresh)
+
+
+def _print_warning(line: str) -> None:
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        drop_output(sys.stderr)  # its reader is gone, as where `tee` was killed; training goes on
 
 
 def _warn_of_size(config: XTTSConfig, plan: DevicePlan) -> None:
