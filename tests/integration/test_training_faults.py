@@ -127,7 +127,7 @@ def test_a_gpt_that_came_to_ignore_its_references_says_so_where_there_is_more_th
     assert 0 < spread[3][-1] < 0.05
     assert 0 < spread[1][-1] < 0.05
     warnings = {voices: [e["message"] for e in own if e["event"] == "warning"] for voices, own in seen.items()}
-    assert warnings == {3: ["the conditioning has collapsed: all of them give the same voice"], 1: []}
+    assert warnings == {3: ["the conditioning has collapsed: every reference gives the same voice"], 1: []}
     assert "start over with --fresh and a lower --learning-rate" in result.stderr
 
 
