@@ -62,6 +62,10 @@ def wait_for(condition: object, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.005)
 
 
+def finished_parts(beside: Path) -> list[Path]:
+    return list(beside.glob(".prepared.building-*/part-*.json"))
+
+
 def epoch_digests(folder: Path) -> list[str]:
     prepared = open_prepared(folder)
     return [batch_digest(batch) for batch in batches(prepared, config=DataConfig(batch_seconds=30.0), seed=3, epochs=1)]
@@ -70,12 +74,13 @@ def epoch_digests(folder: Path) -> list[str]:
 def test_after_kill_9_the_next_run_goes_on_and_the_batches_are_identical(
     corpus: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
-    out, building = tmp_path / "prepared", tmp_path / "prepared.building"
+    out = tmp_path / "prepared"
     process = start_prepare(corpus, out)
-    wait_for(lambda: list(building.glob("part-*.json")), process)
+    wait_for(lambda: finished_parts(tmp_path), process)
     process.kill()
     process.wait()
     assert not out.exists()
+    [building] = tmp_path.glob(".prepared.building-*")
     finished = {path.name: path.stat().st_ino for path in building.glob("part-*.json")}
     shards = {path.name: path.stat().st_ino for path in building.glob("shard-*") if path.name.replace(
         "shard", "part").replace(".array_record", ".json") in finished}  # fmt: skip
@@ -105,7 +110,7 @@ def test_workers_end_when_their_parent_is_killed(corpus: Path, tmp_path: Path) -
 def test_a_killed_worker_is_replaced_and_nothing_is_refused(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "prepared"
     process = start_prepare(corpus, out)
-    wait_for(lambda: list((tmp_path / "prepared.building").glob("part-*.json")), process)
+    wait_for(lambda: finished_parts(tmp_path), process)
     psutil.Process(process.pid).children()[0].kill()
 
     assert process.wait(timeout=120) == 0
@@ -159,21 +164,21 @@ def test_a_full_disk_names_the_place_and_keeps_what_is_done(corpus: Path, uninte
     assert process.returncode != 0
     message = process.stderr.strip().splitlines()[-2:]
     assert "DataError" in message[0]
-    assert f"cannot write {out}.building" in message[0]
+    assert f"cannot write {out}:" in message[0]
     assert "File too large" in message[0]
     assert "finished part(s) are kept" in message[0]
     assert "free some space" in message[1]
     assert not out.exists()
-    kept = len(list((tmp_path / "prepared.building").glob("part-*.json")))
+    kept = len(finished_parts(tmp_path))
     assert kept >= 1
-    assert not list((tmp_path / "prepared.building").glob(".*.part"))
+    assert not list(tmp_path.glob(".prepared.building-*/.*.part"))
     assert folder_digest(prepare(corpus, settings(out), out=out).path) == folder_digest(uninterrupted)
 
 
 def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "prepared"
     process = start_prepare(corpus, out)
-    wait_for(lambda: list((tmp_path / "prepared.building").glob("part-*.json")), process)
+    wait_for(lambda: finished_parts(tmp_path), process)
     workers = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGINT)
 

@@ -206,7 +206,7 @@ def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finish
 def test_asked_to_stop_it_does_not_wait_for_another_process(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 2)
 
-    with (tmp_path / "prepared.lock").open("w") as held:
+    with (tmp_path / ".prepared.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(PreparingStopped):
             prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", should_stop=lambda: True)
@@ -220,6 +220,73 @@ def test_a_folder_of_the_users_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="will not be replaced"):
         prepare(make_ljspeech(tmp_path / "corpus", 1), settings(tmp_path), out=mine, force=True)
     assert (mine / "chapter1.txt").exists()
+
+
+def test_neighbours_of_the_users_with_names_like_ours_stay_as_they_are(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+    neighbours = [f"{mark}prepared.{kind}" for mark in ("", ".") for kind in ("old", "building", "building-1", "old-1")]
+    for name in neighbours:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "chapter1.txt").write_text("years of work")
+    locks = [tmp_path / "prepared.lock", tmp_path / ".prepared.lock"]
+    for lock in locks:
+        lock.write_text("mine")
+
+    for force in (False, True):
+        prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", force=force, workers=1)
+
+    assert [(tmp_path / name / "chapter1.txt").is_file() for name in neighbours] == [True] * len(neighbours)
+    assert [lock.read_text() for lock in locks] == ["mine", "mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["corpus", "prepared", *neighbours, *(lock.name for lock in locks)]
+    )
+
+
+@pytest.mark.parametrize("manifest", ["{}", '{"version": 1, "name": "my web app"}', "not json"])
+def test_a_folder_of_the_users_with_a_manifest_of_its_own_is_not_replaced(tmp_path: Path, manifest: str) -> None:
+    mine = tmp_path / "app"
+    mine.mkdir()
+    (mine / "manifest.json").write_text(manifest)
+
+    with pytest.raises(DataError, match="will not be replaced"):
+        prepare(make_ljspeech(tmp_path / "corpus", 1), settings(tmp_path), out=mine, force=True)
+    assert (mine / "manifest.json").read_text() == manifest
+
+
+def test_what_another_state_of_the_corpus_left_unfinished_is_removed(tmp_path: Path) -> None:
+    corpus, out, seen = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 40), tmp_path / "prepared", []
+    with pytest.raises(PreparingStopped):
+        prepare(corpus, settings(tmp_path), seen.append, out=out, workers=1, should_stop=lambda: len(seen) == 35)
+    assert len(list(tmp_path.glob(".prepared.building-*"))) == 1
+
+    change_metadata(corpus, (corpus / "metadata.csv").read_text().splitlines()[1:])
+    prepare(corpus, settings(tmp_path), out=out, workers=1)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".prepared.lock", "corpus", "prepared"]
+
+
+def test_a_whole_folder_that_a_kill_left_without_its_name_gets_it(tmp_path: Path) -> None:
+    corpus, out = make_ljspeech(tmp_path / "corpus", 3), tmp_path / "prepared"
+    prepare(corpus, settings(tmp_path), out=out, workers=1)
+    inode = (out / "manifest.json").stat().st_ino
+    out.rename(tmp_path / ".prepared.building-0123456789ab")
+
+    prepare(corpus, settings(tmp_path), out=out, workers=1)
+
+    assert (out / "manifest.json").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("place", ["prepared", ".prepared.old-0123456789ab"])
+def test_a_read_error_on_a_manifest_ends_the_command_and_removes_nothing(tmp_path: Path, place: str) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+    (tmp_path / place).mkdir()
+    (tmp_path / place / "manifest.json").symlink_to("/proc/self/mem")  # a real EIO
+    (tmp_path / place / "shard").write_text("good")
+
+    with pytest.raises(DataError, match=r"manifest\.json cannot be read: Input/output error"):
+        prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", workers=1)
+
+    assert (tmp_path / place / "shard").is_file()
 
 
 def test_half_a_folder_is_not_opened(tmp_path: Path) -> None:
@@ -341,7 +408,7 @@ def test_a_worker_process_does_not_open_another_corpus_than_its_parent(tmp_path:
 def test_a_finished_corpus_in_a_place_that_cannot_be_written_is_used(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 2)
     first = prepare(corpus, settings(tmp_path / "cache"), workers=1)
-    lock = first.path.with_name(first.path.name + ".lock")
+    lock = first.path.with_name(f".{first.path.name}.lock")
     lock.unlink()
     lock.mkdir()  # Not even root can open that for writing.
 
