@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, DamagedError
 from myxtts.files import replacing, sync
 
 WEIGHTS_FILE = "model.safetensors"
@@ -54,7 +54,7 @@ def save_arrays(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path, partial = folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS
-    with suppress(CheckpointError):  # of a folder that has no manifest yet
+    with suppress(DamagedError):  # of a folder that has no manifest yet
         if partial.is_file() and _described(folder) == partial:
             partial.replace(path)
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
@@ -72,16 +72,21 @@ def save_arrays(
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """A `DamagedError` where it is missing or no manifest; a `CheckpointError` where it cannot be read just now."""
     path = Path(folder) / MANIFEST_FILE
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise CheckpointError(
+        raise DamagedError(
             f"{folder} has no {MANIFEST_FILE}", hint="name a folder that myxtts export or import-xtts wrote"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", hint="export the model again") from None
-    if not isinstance(manifest, dict) or manifest.get("version") != FORMAT_VERSION:
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} cannot be read: {error}", hint="export the model again") from None
+    if not isinstance(manifest, dict) or not {"version", "metadata"} <= manifest.keys():
+        raise DamagedError(f"{path} is no manifest", hint="export the model again")
+    if manifest["version"] != FORMAT_VERSION:
         raise CheckpointError(
             f"{path} is not a manifest of version {FORMAT_VERSION}", hint="update myxtts, or export the model again"
         )
@@ -92,15 +97,17 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     """All weights of a folder, checked against the manifest."""
     path = _described(Path(folder))
     if path is None:
-        raise CheckpointError(
+        raise DamagedError(
             f"{Path(folder) / WEIGHTS_FILE} is missing, or not the file that its manifest describes",
             hint="copy the whole folder again",
         )
     try:
         with safe_open(path, framework="np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", hint="copy the whole folder again") from None
+    except SafetensorError as error:
+        raise DamagedError(f"{path} cannot be read: {error}", hint="copy the whole folder again") from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
     return arrays
 
 
@@ -164,11 +171,21 @@ def grow_text_vocabulary(
 
 def _described(folder: Path) -> Path | None:
     """The file of weights that the folder's manifest describes, by either of its names; None where there is none."""
-    digest = read_manifest(folder)["sha256"]
+    digest = read_manifest(folder).get("sha256")
     for path in (folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS):
-        if path.is_file() and _digest(path) == digest:
-            return path
+        try:
+            if path.is_file() and _digest(path) == digest:
+                return path
+        except OSError as error:
+            raise _unreadable(path, error) from error
     return None
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"{path} cannot be read: {error.strerror or error}",
+        hint="check the disk, its connection and the file's rights and run the same command again; nothing was changed",
+    )
 
 
 def _digest(path: Path) -> str:

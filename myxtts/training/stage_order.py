@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from myxtts.config.training import Stage
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, DamagedError
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.voice import voice_facts
 from myxtts.training.checkpoint import list_checkpoints
@@ -120,7 +120,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
         try:
             metadata = read_manifest(path)["metadata"]
             return metadata["step"], metadata["state"].get("total_steps", metadata["step"])
-        except (CheckpointError, KeyError):
+        except (DamagedError, KeyError):
             continue
     return None
 

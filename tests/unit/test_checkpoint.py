@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -102,6 +103,40 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     assert loaded.step == 1
     assert "step-00000002 is damaged" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002.damaged"]
+
+
+def fail_to_read(path: Path, name: str) -> None:
+    """The disk answers with EIO, as it does for the memory of a process at address 0."""
+    (path / name).rename(path / "kept")
+    (path / name).symlink_to("/proc/self/mem")
+
+
+@pytest.mark.parametrize("name", [MANIFEST, ARRAYS])
+def test_a_checkpoint_that_cannot_be_read_just_now_is_an_error_and_stays_the_newest(tmp_path: Path, name: str) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+    newest = save_checkpoint(tmp_path, checkpoint(2))
+    fail_to_read(newest, name)
+
+    for use in (load_latest, lambda folder: save_checkpoint(folder, checkpoint(2))):
+        with pytest.raises(CheckpointError, match=rf"{name} cannot be read: Input/output error"):
+            use(tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002"]
+    (newest / "kept").replace(newest / name)
+    loaded = load_latest(tmp_path)
+    assert loaded is not None
+    assert loaded.step == 2
+
+
+def test_a_checkpoint_of_a_later_version_is_an_error_and_stays_where_it_is(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+    newest = save_checkpoint(tmp_path, checkpoint(2))
+    (newest / MANIFEST).write_text(json.dumps({"version": 99, "metadata": {}}))
+
+    with pytest.raises(CheckpointError, match="not a manifest of version 1"):
+        load_latest(tmp_path)
+
+    assert list_checkpoints(tmp_path)[-1] == newest
 
 
 def test_a_run_that_goes_on_before_a_damaged_checkpoint_keeps_what_it_writes(tmp_path: Path) -> None:
