@@ -73,6 +73,28 @@ def test_a_folder_in_use_names_its_process_and_how_to_watch_it(tmp_path: Path) -
         pass
 
 
+@pytest.mark.parametrize("place", ["disk", "first/checkpoints"])
+def test_two_runs_do_not_write_one_checkpoint_folder(tmp_path: Path, place: str) -> None:
+    first = RunFolder(tmp_path / "first", tmp_path / "disk" if place == "disk" else None)
+
+    with (
+        first.lock(),
+        pytest.raises(TrainingError, match=rf"process {os.getpid()}\) is writing .*{place}\n.*--checkpoint-dir"),
+        RunFolder(tmp_path / "second", tmp_path / place).lock(),
+    ):
+        pass
+    with RunFolder(tmp_path / "second", tmp_path / place).lock():
+        pass  # The first one has ended.
+
+
+def test_a_run_may_keep_its_checkpoints_in_the_run_folder_itself(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("run")
+
+    for checkpoints in (tmp_path / "run", tmp_path / "link"):
+        with RunFolder(tmp_path / "run", checkpoints).lock():
+            assert (tmp_path / "run" / ".lock").is_file()
+
+
 @pytest.mark.parametrize("content", ["", "- a list", "a: [", "\0"])
 def test_settings_that_a_full_disk_left_empty_are_named_with_the_way_out(tmp_path: Path, content: str) -> None:
     folder = RunFolder(tmp_path)
