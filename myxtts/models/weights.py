@@ -24,6 +24,7 @@ WEIGHTS_FILE = "model.safetensors"
 PARTIAL_WEIGHTS = WEIGHTS_FILE + ".partial"
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
+_OWN_DIGEST = "manifest_sha256"
 TEXT_WEIGHTS = {"gpt/text_embedding/table": 0, "gpt/text_head/kernel": 1, "gpt/text_head/bias": 0}
 """Weights that have one row (or column) for each text token, and the axis it lies on."""
 
@@ -65,8 +66,9 @@ def save_arrays(
         "weights": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
         "metadata": dict(metadata or {}),
     }
+    content = json.loads(json.dumps(manifest))  # as it will be read: tuples are lists, keys are text
     with replacing(folder / MANIFEST_FILE) as part:
-        part.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        part.write_text(json.dumps(content | {_OWN_DIGEST: _own_digest(content)}, indent=1), encoding="utf-8")
     partial.replace(path)
     return path
 
@@ -86,6 +88,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise DamagedError(f"{path} cannot be read: {error}", hint="export the model again") from None
     if not isinstance(manifest, dict) or not {"version", "metadata"} <= manifest.keys():
         raise DamagedError(f"{path} is no manifest", hint="export the model again")
+    # Manifests of before have none, and are taken as they are.
+    if (own := manifest.pop(_OWN_DIGEST, None)) is not None and own != _own_digest(manifest):
+        raise DamagedError(
+            f"{path} is not as it was written: its checksum is wrong",
+            hint=f"copy the whole folder again; if you changed it yourself, remove its {_OWN_DIGEST}",
+        )
     if manifest["version"] != FORMAT_VERSION:
         raise CheckpointError(
             f"{path} is not a manifest of version {FORMAT_VERSION}", hint="update myxtts, or export the model again"
@@ -179,6 +187,11 @@ def _described(folder: Path) -> Path | None:
         except OSError as error:
             raise _unreadable(path, error) from error
     return None
+
+
+def _own_digest(manifest: Mapping[str, Any]) -> str:
+    """Of what it says, not of how it is laid out."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _unreadable(path: Path, error: OSError) -> CheckpointError:

@@ -89,7 +89,24 @@ def garble_the_manifest(path: Path) -> None:
     (path / MANIFEST).write_text("{", encoding="utf-8")
 
 
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit, lose_the_arrays, lose_the_manifest, garble_the_manifest])
+def change_the_step(path: Path) -> None:
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    manifest["metadata"]["step"] = 3
+    (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def change_the_data_position(path: Path) -> None:
+    text = (path / MANIFEST).read_text(encoding="utf-8")
+    (path / MANIFEST).write_text(text.replace('"position": 2', '"position": 3'), encoding="utf-8")
+
+
+DAMAGES = [
+    *(truncate, flip_a_bit, lose_the_arrays),
+    *(lose_the_manifest, garble_the_manifest, change_the_step, change_the_data_position),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     tmp_path: Path, damage: object, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,6 +143,28 @@ def test_a_checkpoint_that_cannot_be_read_just_now_is_an_error_and_stays_the_new
     loaded = load_latest(tmp_path)
     assert loaded is not None
     assert loaded.step == 2
+
+
+def test_a_flipped_bit_anywhere_in_the_manifest_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    manifest = save_checkpoint(tmp_path, checkpoint(2)) / MANIFEST
+    whole, wanted = manifest.read_bytes(), load_checkpoint(manifest.parent)
+
+    for place in range(len(whole)):
+        manifest.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            found = load_checkpoint(manifest.parent)
+        except CheckpointError:
+            continue
+        assert (found.step, found.state) == (wanted.step, wanted.state), f"byte {place}"
+
+
+def test_a_manifest_without_a_checksum_is_one_of_before_and_loads(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, checkpoint(2))
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    del manifest["manifest_sha256"]
+    (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+    assert load_checkpoint(path).step == 2
 
 
 def test_a_checkpoint_of_a_later_version_is_an_error_and_stays_where_it_is(tmp_path: Path) -> None:
