@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
         if durable:
             sync(part)
         part.replace(target)
+        if durable:
+            sync(target.parent)  # or a power cut may take the new name back
     finally:
         part.unlink(missing_ok=True)
 
@@ -45,5 +48,9 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems know no syncing of folders; they keep names in order by themselves.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
