@@ -22,6 +22,8 @@ class PartResult:
     """What the finished corpus needs to know of a part."""
 
     size_bytes: int = 0
+    crc32: int = 0
+    """Of the records, one after another."""
     wave_samples: list[int] = field(default_factory=list)
     text_tokens: list[int] = field(default_factory=list)
     speakers: list[str] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,9 @@ def process_part(
                 result.refusals.append(Refusal(entry.file, entry.line, entry.id, reason or "refused"))
             else:
                 _count(result, record, entry, tokenizer)
-                yield encode_record(record)
+                data = encode_record(record)
+                result.crc32 = zlib.crc32(data, result.crc32)
+                yield data
             if on_clip:
                 on_clip(entry.id, record is None)
 

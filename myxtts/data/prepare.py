@@ -250,6 +250,7 @@ class _Build:
                     "file": shard_path(self._folder, job.part).name,
                     "clips": len(result.wave_samples),
                     "size_bytes": result.size_bytes,
+                    "crc32": result.crc32,
                 }
                 for job, result in zip(self._jobs, results, strict=True)
             ],

@@ -393,6 +393,38 @@ def test_a_corpus_that_is_prepared_anew_under_a_reader_is_an_error_and_not_other
     assert now.read(0).id == ("clip_0" if fewer else "clip_3")
 
 
+@pytest.mark.parametrize("change", ["order", "sound", "tokenizer"])
+def test_a_corpus_of_the_same_lengths_is_another_one_all_the_same(tmp_path: Path, change: str) -> None:
+    lines = ["clip_0|One cat.", "clip_1|Two dog.", "clip_2|Six owl."]
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=[1.0] * 3, lines=lines)
+    reading = prepare(corpus, settings(tmp_path), workers=1)
+    if change == "order":
+        change_metadata(corpus, lines[::-1])
+    elif change == "tokenizer":
+        change_metadata(corpus, ["clip_0|One cow.", *lines[1:]])
+    else:
+        # As many bytes and the same time: the sources look as they did, and what is made of them does not.
+        wav = corpus / "wavs" / "clip_0.wav"
+        times = wav.stat()
+        soundfile.write(wav, tone(1.0, pitch=300), 22050)
+        os.utime(wav, ns=(times.st_atime_ns, times.st_mtime_ns))
+    now = prepare(corpus, settings(tmp_path), workers=1, force=True)
+    assert now.index.wave_samples.tolist() == reading.index.wave_samples.tolist()
+    assert now.index.text_tokens.tolist() == reading.index.text_tokens.tolist()
+    use = (lambda: reading.tokenizer) if change == "tokenizer" else (lambda: reading.read(0))
+
+    with pytest.raises(DataError, match="was replaced while it was read"):
+        use()
+
+
+def test_a_corpus_that_is_prepared_anew_from_the_same_sources_is_read_on(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+    reading = prepare(corpus, settings(tmp_path), workers=1)
+    prepare(corpus, settings(tmp_path), workers=1, force=True)
+
+    assert reading.read(2).id == "clip_2"
+
+
 def test_a_worker_process_does_not_open_another_corpus_than_its_parent(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 4)
     sent = pickle.dumps(prepare(corpus, settings(tmp_path), workers=1))
