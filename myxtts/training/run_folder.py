@@ -15,13 +15,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-import yaml
-
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values
+from myxtts.config.strict_yaml import read_strict_yaml
 from myxtts.config.training import Stage
-from myxtts.errors import CheckpointError, TrainingError
+from myxtts.errors import CheckpointError, ConfigError, TrainingError
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
 
@@ -94,8 +93,8 @@ class RunFolder:
     def saved_settings(self) -> dict[str, Any]:
         """The settings of `config.yaml`, by part."""
         try:
-            saved = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            saved = read_strict_yaml(self.config)
+        except ConfigError:
             saved = None
         if not isinstance(saved, dict):
             raise CheckpointError(

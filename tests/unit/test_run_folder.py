@@ -95,7 +95,7 @@ def test_a_run_may_keep_its_checkpoints_in_the_run_folder_itself(tmp_path: Path)
             assert (tmp_path / "run" / ".lock").is_file()
 
 
-@pytest.mark.parametrize("content", ["", "- a list", "a: [", "\0"])
+@pytest.mark.parametrize("content", ["", "- a list", "a: [", "\0", "a: &a [*a]", "a: 0x_"])
 def test_settings_that_a_full_disk_left_empty_are_named_with_the_way_out(tmp_path: Path, content: str) -> None:
     folder = RunFolder(tmp_path)
     folder.config.write_text(content)
