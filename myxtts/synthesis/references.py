@@ -29,6 +29,8 @@ LATENTS_SUFFIX = ".safetensors"
 LEAST_REFERENCE_SECONDS = 0.5
 MOST_REFERENCE_SECONDS = 30.0
 """More tells the model nothing new, and costs time; XTTS v2 reads as much."""
+READ_SECONDS = 2 * MOST_REFERENCE_SECONDS
+"""Of a reference's file, however long it is: silence before the voice may take half of it."""
 XTTS_REFERENCE_SECONDS = 6.0
 """What one look at a reference covers, unless the voice says otherwise."""
 _FORMAT = "myxtts-voice-latents-1"
@@ -62,7 +64,7 @@ class Speaker:
 def read_reference(path: str | Path) -> NDArray[np.float32]:
     """A reference clip at 22,050 samples a second without silence at its ends, or why it cannot be one."""
     try:
-        wave = read_audio(path, SAMPLE_RATE)
+        wave = read_audio(path, SAMPLE_RATE, first_s=READ_SECONDS)
     except DataError as error:
         raise SynthesisError(f"reference {error.problem}", hint=error.hint) from error
     return checked_reference(wave, str(path))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from myxtts.errors import SynthesisError
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
@@ -34,12 +35,27 @@ from myxtts.synthesis.timings import (
     words_of,
     write_timings,
 )
+from tests.limits import no_more_memory_than
 
 RATE = 22050
 
 
 def tone(seconds: float, level: float = 0.3) -> np.ndarray:
     return (level * np.sin(2 * np.pi * 220 * np.arange(int(seconds * RATE)) / RATE)).astype(np.float32)
+
+
+def test_a_reference_of_five_hours_costs_what_is_used_of_it(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "long.wav", tone(1.0), RATE)
+    with (tmp_path / "long.wav").open("r+b") as file:
+        size = 5 * 3600 * RATE * 2
+        file.seek(4)
+        file.write((size + 36).to_bytes(4, "little"))
+        file.seek(40)
+        file.write(size.to_bytes(4, "little"))
+        file.truncate(size + 44)  # silence that takes no room on the disk
+
+    with no_more_memory_than(100 * 2**20):
+        assert len(read_reference(tmp_path / "long.wav")) == pytest.approx(1.04 * RATE, abs=0.02 * RATE)
 
 
 def test_silence_is_cut_off_both_ends_but_for_a_margin() -> None:
