@@ -20,7 +20,7 @@ from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 from myxtts.files import replacing
 
-_EXPONENT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
+_EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
 """Numbers such as 1e-4, which PyYAML takes for text: it wants 1.0e-4."""
 
 

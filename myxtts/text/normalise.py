@@ -42,6 +42,7 @@ _DROPPED = ("Cc", "Cs", "Co", "Cn")
 _SPACES = re.compile(r"\s+")
 _SPACE_BEFORE_MARK = re.compile(r"\s+(?=[,;:.!?)](?:[\s,;:.!?)\"']|$))")
 
+# A run of digits is looked at from its first one only: from each of them, the time would grow with its square.
 _GROUPED = {
     ".": re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)"),
     ",": re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?!\d|\.\d)"),
@@ -153,14 +154,14 @@ def _expand_numbers(text: str, language: Language) -> str:
     text = _GROUPED[language.decimal_mark].sub(lambda match: re.sub(r"[.,]", "", match.group()), text)
     text = _expand_money(text, code)
     if code in tables.PERCENT_FIRST:
-        text = re.sub(r"(\d+(?:[.,]\d+)?)\s?%", _glued(tables.SYMBOLS[code]["%"], code) + r"\1", text)
+        text = re.sub(r"(?<!\d)(\d+(?:[.,]\d+)?)\s?%", _glued(tables.SYMBOLS[code]["%"], code) + r"\1", text)
     endings = tables.ORDINAL_ENDINGS.get(code)
     if endings:
         text = re.sub(
             rf"(?<![\d.,])(\d{{1,9}}){endings}", lambda m: _glued(numbers.ordinal(int(m[1]), code), code), text
         )
     text = re.sub(
-        rf"(\d+)[{'.,' if code == 'fa' else re.escape(language.decimal_mark)}](\d+)",
+        rf"(?<!\d)(\d+)[{'.,' if code == 'fa' else re.escape(language.decimal_mark)}](\d+)",
         lambda m: _glued(numbers.decimal(m[1], m[2], code), code),
         text,
     )

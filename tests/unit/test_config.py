@@ -256,6 +256,7 @@ def doubled(levels: int) -> str:
         ("training: [" + "1," * 15_000 + "]", "must hold settings"),
         ("x" * 1000 + ": 1", "is not known"),
         ("seed: " + "x" * 30_000, "must be a whole number"),
+        ("learning_rate: '" + "1" * 30_000 + "'", "must be a number"),
         ('"\\e[31m": 1', r"'\\x1b\[31m' is not known"),
         ('"\\e": 1\n"\\e": 2', r"'\\x1b' stands twice"),
     ],
