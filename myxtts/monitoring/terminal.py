@@ -1,4 +1,7 @@
-"""Terminals that cannot show every character: signs get an ASCII stand-in, letters are escaped, nothing crashes."""
+"""Terminals that cannot show every character: signs get an ASCII stand-in, letters are escaped, nothing crashes.
+
+And text that a terminal must not obey: a name in a downloaded file may hold the sequences that move its cursor.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,14 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 codecs.register_error(ERRORS, _plain)
+
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def escaped(text: str) -> str:
+    """The text with its control characters written out; lines and tabs stay."""
+    return text.translate(_CONTROLS)
 
 
 def write_any_character() -> None:

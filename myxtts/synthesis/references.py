@@ -21,6 +21,7 @@ from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
 from myxtts.files import replacing, writing
+from myxtts.monitoring.terminal import escaped
 from myxtts.synthesis.joining import trim_silence
 from myxtts.text.languages import find_language
 
@@ -132,10 +133,12 @@ def load_speakers(folder: Path) -> dict[str, Speaker]:
     if not path.is_file():
         return {}
     arrays, metadata = _open(path, _SPEAKERS_FORMAT, "speakers file", "copy the voice folder again")
-    about = json.loads(metadata["speakers"])
-    return {
-        one["name"]: Speaker(one["name"], one["language"], arrays[f"{number:04d}"]) for number, one in enumerate(about)
-    }
+    try:
+        about = [(escaped(one["name"]), escaped(one["language"])) for one in json.loads(metadata["speakers"])]
+        waves = [arrays[f"{number:04d}"] for number in range(len(about))]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise SynthesisError(f"{path} is no speakers file: {error}", hint="copy the voice folder again") from error
+    return {name: Speaker(name, language, wave) for (name, language), wave in zip(about, waves, strict=True)}
 
 
 def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: str) -> Speaker:

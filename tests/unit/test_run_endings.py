@@ -153,3 +153,11 @@ def test_the_way_on_after_a_fresh_start_is_not_another_one(
 
     assert main(arguments) == INTERRUPTED
     assert hint in capsys.readouterr().err
+
+
+def test_an_error_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", str(tmp_path / "\x1b]0;owned\x07corpus\x9b2J")]) == 1
+
+    said = capsys.readouterr().err
+    assert r"\x1b]0;owned\x07corpus\x9b2J" in said
+    assert not set(said) & {"\x1b", "\x07", "\x9b"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from safetensors.numpy import save_file
 
 from myxtts.errors import SynthesisError
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
@@ -225,3 +226,27 @@ def test_long_references_are_read_in_windows_and_short_rests_left_out() -> None:
     cut = windows([tone(7.0), tone(1.0)], 3.0)
 
     assert [round(len(part) / RATE, 1) for part in cut] == [3.0, 3.0, 1.0]
+
+
+def test_a_speaker_whose_name_would_command_the_terminal_has_it_written_out(tmp_path: Path) -> None:
+    save_speakers(tmp_path, [Speaker("\x1b]0;owned\x07anna\x9b2J", "en", np.zeros(9, np.int16))])
+
+    assert list(load_speakers(tmp_path)) == [r"\x1b]0;owned\x07anna\x9b2J"]
+
+
+@pytest.mark.parametrize("about", ["", "{", "[1]", '[{"name": "a"}]', '[{"name": 1, "language": "en"}]', "[" * 10**5])
+def test_a_speakers_file_that_says_nothing_of_its_speakers_is_named(tmp_path: Path, about: str) -> None:
+    metadata = {"format": "myxtts-speakers-1", "speakers": about}
+    save_file({"0000": np.zeros(9, np.int16)}, tmp_path / "speakers.safetensors", metadata)
+
+    with pytest.raises(SynthesisError, match=r"speakers\.safetensors is no speakers file"):
+        load_speakers(tmp_path)
+
+
+def test_more_speakers_than_there_are_waves_are_named(tmp_path: Path) -> None:
+    about = json.dumps([{"name": name, "language": "en"} for name in "ab"])
+    metadata = {"format": "myxtts-speakers-1", "speakers": about}
+    save_file({"0000": np.zeros(9, np.int16)}, tmp_path / "speakers.safetensors", metadata)
+
+    with pytest.raises(SynthesisError, match="is no speakers file"):
+        load_speakers(tmp_path)
