@@ -60,20 +60,19 @@ def main(argv: list[str]) -> int:
     from myxtts.monitoring.console import print_snapshot
     from myxtts.monitoring.events import EventFollower
     from myxtts.monitoring.report import write_report
-    from myxtts.monitoring.run_state import RunState
+    from myxtts.monitoring.run_state import read_state
 
     if args.report:
         with writing(args.run / "report.html"):
             report = write_report(args.run)
         print(report)
         return 0
-    follower = EventFollower(log)
     if args.once:
-        state = RunState(follower.poll())
+        state = read_state(log)
         state.looked_at = time.time()
         print_snapshot(state, stream=sys.stdout)
         return 0
-    return _follow(follower)
+    return _follow(EventFollower(log))
 
 
 def _follow(follower: EventFollower) -> int:
@@ -88,6 +87,7 @@ def _follow(follower: EventFollower) -> int:
             while console.state.ended is None:
                 for event in follower.poll():
                     console.on_event(event)
+                console.state.skipped = follower.skipped
                 console.state.looked_at = time.time()
                 time.sleep(POLL_S)
     except KeyboardInterrupt:

@@ -20,10 +20,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from myxtts.monitoring.events import Event, EventLog, read_events
-from myxtts.monitoring.run_state import RunState
+from myxtts.monitoring.events import Event, EventFollower, EventLog
+from myxtts.monitoring.run_state import RunState, printable, skipped_words
 from myxtts.monitoring.verdict import judge
 from myxtts.monitoring.words import number, percent
+
+logger = logging.getLogger(__name__)
 
 PLAIN_EVERY_S = 10.0
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -90,11 +92,19 @@ class LiveConsole:
 
     def follow(self, log: EventLog) -> None:
         """Show what is written to a run's log from now on; what it has of before a resume is taken in silently."""
-        for event in read_events(log.path):
-            self.state.apply(event)
+        follower = EventFollower(log.path)
+        try:
+            for event in follower.poll():
+                self.state.apply(event)
+        except OSError as error:
+            logger.warning("what was before is not shown: %s cannot be read: %s", log.path, error.strerror)
+        self.state.skipped = follower.skipped
+        if words := skipped_words(self.state):
+            logger.warning("%s", words)
         log.subscribe(self.on_event)
 
     def on_event(self, event: Event) -> None:
+        event = printable(event)
         self.state.apply(event)
         said_already = self._warnings_logged and event["event"] in ("warning", "leak")
         if self._plain and not said_already:
@@ -157,6 +167,8 @@ def snapshot_lines(state: RunState) -> list[str]:
     for warning in state.warnings[-3:]:
         age_s = (state.last_at or 0.0) - warning["time"]
         lines.append(f"warning {duration(age_s)} ago: {warning['message']}: {warning['hint']}")
+    if words := skipped_words(state):
+        lines.append(words)
     if state.silent_s is not None:
         lines.append(_silence(state.silent_s))
     if state.ended is not None:
@@ -323,6 +335,8 @@ def _words(state: RunState) -> list[RenderableType]:
     if state.checkpoint is not None:
         checkpoint = state.checkpoint
         parts.append(Text(f"checkpoint at {checkpoint['stage']} step {checkpoint['step']:,}", style="dim"))
+    if words := skipped_words(state):
+        parts.append(Text(words, style="dim"))
     if state.silent_s is not None:
         parts.append(Text(_silence(state.silent_s), style="yellow"))
     if state.ended is not None:

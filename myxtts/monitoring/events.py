@@ -38,6 +38,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from myxtts.monitoring.event_checks import is_event
+
 logger = logging.getLogger(__name__)
 
 Event = dict[str, Any]
@@ -162,6 +164,8 @@ class EventFollower:
         self._offset = 0
         self._inode = -1
         self._partial = b""
+        self.skipped = 0
+        """Lines so far that are no events: torn by a kill, damaged, or without what readers rely on."""
 
     def poll(self) -> list[Event]:
         try:
@@ -170,17 +174,21 @@ class EventFollower:
                 if status.st_ino != self._inode or status.st_size < self._offset:
                     # Another file under the same name (a run started afresh): from its beginning.
                     self._inode, self._offset, self._partial = status.st_ino, 0, b""
+                    self.skipped = 0
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
             return []
         self._offset += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
-        return [event for line in lines if (event := _parse(line)) is not None]
+        lines = [line for line in lines if line.strip()]
+        events = [event for line in lines if (event := _parse(line)) is not None]
+        self.skipped += len(lines) - len(events)
+        return events
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Every whole event of a log; a last line without its end is not one."""
+    """Every whole event of a log; a last line without its end is not one, and lines that are none are skipped."""
     yield from EventFollower(path).poll()
 
 
@@ -199,10 +207,10 @@ def _ends_torn(path: Path) -> bool:
 
 def _parse(line: bytes) -> Event | None:
     try:
-        event = json.loads(line)
-    except ValueError:
+        event: Any = json.loads(line)
+    except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and "event" in event and "time" in event else None
+    return event if is_event(event, VOCABULARY) else None
 
 
 def _json_value(value: Any) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+PHASES = ("source", "process", "transfer", "train")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseFigures:
@@ -72,7 +74,7 @@ class WindowFigures:
         known["model_devices"] = tuple(known["model_devices"])
         names = [field.name for field in fields(PhaseFigures)]
         known["phases"] = {
-            phase: PhaseFigures(**{name: figures[name] for name in names}) for phase, figures in known["phases"].items()
+            phase: PhaseFigures(**{name: known["phases"][phase][name] for name in names}) for phase in PHASES
         }
         return cls(**known)
 

@@ -15,9 +15,9 @@ from typing import Any
 from myxtts.errors import DataError
 from myxtts.files import replacing
 from myxtts.monitoring.charts import Point, Series, line_chart, range_behind_start, smooth
-from myxtts.monitoring.events import Event, read_events
+from myxtts.monitoring.events import Event
 from myxtts.monitoring.figures import WindowFigures, average
-from myxtts.monitoring.run_state import RunState, StageHistory
+from myxtts.monitoring.run_state import RunState, StageHistory, read_state, skipped_words
 from myxtts.monitoring.verdict import judge_stage
 from myxtts.monitoring.words import number, percent
 
@@ -31,7 +31,7 @@ def write_report(run_dir: Path) -> Path:
     log = run_dir / "events.jsonl"
     if not log.is_file():
         raise DataError(f"{run_dir} has no events.jsonl", hint="give the folder that --run-dir named")
-    page = render_report(RunState(read_events(log)), run_dir)
+    page = render_report(read_state(log), run_dir)
     target = run_dir / "report.html"
     with replacing(target) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
@@ -69,6 +69,8 @@ def _head(state: RunState, title: str) -> str:
         parts.append(f"<p>{escape(str(state.ended['message']))}</p>")
     if state.about.get("command"):
         parts.append(f'<p class="soft"><code>{escape(str(state.about["command"]))}</code></p>')
+    if words := skipped_words(state):
+        parts.append(f'<p class="soft">{escape(words)}</p>')
     lines = [escape(str(line)) for line in state.devices.get("lines", [])]
     if lines:
         rest = "".join(f"<p>{line}</p>" for line in lines[1:])

@@ -1,6 +1,7 @@
 """A run as its events tell it: what is going on now, and how it went.
 
-Folds events, one by one, into what the console, `myxtts monitor` and the report show. Pure: no file, no clock.
+Folds events, one by one, into what the console, `myxtts monitor` and the report show. `RunState` is pure: no file, no
+clock.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from myxtts.monitoring.curves import Curve, LossPoint, loss_point, merged_losses
-from myxtts.monitoring.events import Event
+from myxtts.monitoring.events import Event, EventFollower
 from myxtts.monitoring.figures import WindowFigures, average
+from myxtts.monitoring.terminal import escaped
 
 SMOOTHING = 0.9
 RECENT_STEPS = 50
@@ -73,6 +76,8 @@ class RunState:
         self.checkpoint: Event | None = None
         self.warnings: list[Event] = []
         self.ended: Event | None = None
+        self.skipped = 0
+        """Lines of the log that were no events."""
         self.looked_at: float | None = None
         """When a reader from another process last looked; None inside the run itself."""
         self._loss_sum = self._loss_weight = 0.0
@@ -90,6 +95,7 @@ class RunState:
 
     def apply(self, event: Event) -> None:
         """Takes in one event; names that are not known (of a newer version) are passed over."""
+        event = printable(event)
         if event["event"] == "run_start":
             self._elapsed_before_s = self.elapsed_s
             self._resumed_at = event["time"]
@@ -238,6 +244,30 @@ class RunState:
 
     def _run_end(self, event: Event) -> None:
         self.ended = event
+
+
+def printable(value: Any) -> Any:
+    """An event whose texts no terminal obeys: a log may come from anywhere."""
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, dict):
+        return {escaped(key): printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [printable(item) for item in value]
+    return value
+
+
+def read_state(path: Path) -> RunState:
+    """What the log of a run tells so far."""
+    follower = EventFollower(path)
+    state = RunState(follower.poll())
+    state.skipped = follower.skipped
+    return state
+
+
+def skipped_words(state: RunState) -> str | None:
+    """Said wherever the state is shown; None where every line was an event."""
+    return f"{state.skipped} line(s) of events.jsonl are no events and were left out" if state.skipped else None
 
 
 def _merged_windows(windows: Sequence[TimedWindow]) -> TimedWindow:

@@ -22,10 +22,11 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from myxtts.errors import PipelineError
+from myxtts.monitoring.figures import PHASES
 from myxtts.pipeline.batches import BatchSource, Closable, DeviceBatch, Measure, Process, Split
 from myxtts.pipeline.channel import Channel, EndOfDataError, NotYetError, Signal, StoppedError
 from myxtts.pipeline.faults import hang_error, hung_phase, stack_of
-from myxtts.pipeline.telemetry import PHASES, Activity, PhaseClock, Telemetry
+from myxtts.pipeline.telemetry import Activity, PhaseClock, Telemetry
 from myxtts.pipeline.work import PhaseWork, ProcessedBatch, SourceBatch
 
 logger = logging.getLogger(__name__)

@@ -22,10 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from myxtts.monitoring.figures import PhaseFigures, WindowFigures
+from myxtts.monitoring.figures import PHASES, PhaseFigures, WindowFigures
 from myxtts.pipeline.batches import BatchSize
 
-PHASES = ("source", "process", "transfer", "train")
 SLICE_S = 1.0
 """Oscillation is measured over slices of at least this long; what users saw swung over 2 to 5 seconds."""
 

@@ -102,11 +102,11 @@ def _to_its_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) ->
 
 
 def _report(folder: RunFolder) -> None:
-    """A warning where it cannot be written: it must not hide what the run ended with."""
+    """A warning where it cannot be made: it must not hide what the run ended with."""
     try:
         logger.info("Report: %s", write_report(folder.path))
-    except OSError as error:
-        logger.warning("report.html cannot be written to %s: %s", folder.path, error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, what the run ended with is said
+        logger.warning("report.html cannot be written to %s: %s: %s", folder.path, type(error).__name__, error)
 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:

@@ -56,9 +56,12 @@ def test_a_log_that_was_torn_by_a_kill_loses_only_the_torn_line(tmp_path: Path) 
 
 def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    path.write_text('{"event": "step"\n[1, 2]\n{"loss": 1}\n\x00\x00\n{"event": "run_end", "time": 1.0}\n')
+    end = '{"event": "run_end", "time": 1.0, "reason": "finished", "message": "done"}'
+    path.write_text(f'{{"event": "step"\n[1, 2]\n{{"loss": 1}}\n\x00\x00\n\n{end}\n')
+    follower = EventFollower(path)
 
-    assert [event["event"] for event in read_events(path)] == ["run_end"]
+    assert [event["event"] for event in follower.poll()] == ["run_end"]
+    assert follower.skipped == 4
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)

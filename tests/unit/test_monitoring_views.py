@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +22,8 @@ from myxtts.monitoring.charts import Series, line_chart, range_behind_start, smo
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
-from myxtts.monitoring.report import write_report
-from myxtts.monitoring.run_state import RunState, StageHistory
+from myxtts.monitoring.report import render_report, write_report
+from myxtts.monitoring.run_state import RunState, StageHistory, read_state
 from myxtts.monitoring.tensorboard import event_scalars, mel_picture
 
 HOSTILE = '<script>alert(1)</script> [bold]x[/bold] "quoted"'
@@ -89,6 +92,89 @@ def write_run(run_dir: Path, *, ended: bool = False, text: str = "hello") -> Pat
 
 def state_of(run_dir: Path) -> RunState:
     return RunState(read_events(run_dir / "events.jsonl"))
+
+
+NESTED = [[[[[[[[[]]]]]]]]]
+JUNK = (None, True, 0, 1e-300, -1, 2.5, 10**400, 1e308, float("nan"), "", "x", [], ["x"], {}, {"x": {}}, NESTED)
+
+
+def broken(event: dict[str, Any]) -> Iterator[str]:
+    """The event without each of its fields, and with junk in the place of each, of those within them too."""
+    for name, value in event.items():
+        yield json.dumps({other: kept for other, kept in event.items() if other != name})
+        inner = value.items() if isinstance(value, dict) else ()
+        for junk in JUNK:
+            yield json.dumps(event | {name: junk})
+            for key, entry in inner:
+                yield json.dumps(event | {name: value | {key: junk}})
+                if isinstance(entry, dict):
+                    yield from (json.dumps(event | {name: value | {key: entry | {one: junk}}}) for one in entry)
+
+
+def test_no_line_of_a_log_keeps_a_run_from_being_shown(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "whole", ended=True) / "events.jsonl"
+    lines = whole.read_text(encoding="utf-8").splitlines()
+    kinds = {json.loads(line)["event"]: place for place, line in enumerate(lines)}
+    tried = 0
+
+    for place in kinds.values():
+        for line in broken(json.loads(lines[place])):
+            log = tmp_path / "events.jsonl"
+            log.write_text("\n".join([*lines[:place], line, *lines[place:]]) + "\n", encoding="utf-8")
+            state = read_state(log)
+            Console(file=io.StringIO(), width=100).print(render(state, 100))
+            assert snapshot_lines(state)
+            assert render_report(state, tmp_path)
+            tried += 1
+
+    assert tried > 1000
+
+
+def test_a_line_that_nests_without_end_is_skipped_and_counted(tmp_path: Path) -> None:
+    log = write_run(tmp_path, ended=True) / "events.jsonl"
+    with log.open("a") as file:
+        file.write("[" * 100_000 + "\n" + json.dumps({"event": "step", "time": 1.0, "stage": "gpt"}) + "\n")
+
+    words = "2 line(s) of events.jsonl are no events and were left out"
+    assert read_state(log).skipped == 2
+    assert words in snapshot_lines(read_state(log))
+    assert words in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_a_run_that_resumes_says_which_lines_it_cannot_read_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_run(tmp_path) / "events.jsonl"
+    with path.open("a") as file:
+        file.write('{"event": "step", "time": 1.0}\n')
+
+    with EventLog(path) as log, LiveConsole(plain=True, stream=io.StringIO()) as console:
+        console.follow(log)
+        log.write("step", stage="gpt", step=21, loss=1.0)
+
+    assert console.state.step == 21
+    assert "1 line(s) of events.jsonl are no events" in caplog.text
+
+
+def test_what_a_log_says_cannot_command_the_terminal(tmp_path: Path) -> None:
+    said = io.StringIO()
+    console = LiveConsole(plain=True, stream=said)
+    hostile = "\x1b]0;owned\x07\x9b2J"
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        log.subscribe(console.on_event)
+        log.write("run_start", version=hostile, mode=hostile, stages=[hostile])
+        log.write("training_start", stage=hostile, step=1, total_steps=5)
+        log.write("step", stage=hostile, step=1, loss=1.0, **{hostile: 1})
+        log.write("warning", message=hostile, hint=hostile)
+        log.write("checkpoint", stage=hostile, step=1, path=hostile)
+        log.write("run_end", reason=hostile, message=hostile)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(render(read_state(path), 200))
+
+    for text in (said.getvalue(), shown.getvalue(), "".join(snapshot_lines(read_state(path)))):
+        assert r"\x1b]0;owned\x07\x9b2J" in text
+        assert not set(text) & {"\x1b", "\x07", "\x9b"}
 
 
 def test_a_run_s_state_follows_its_events(tmp_path: Path) -> None:
