@@ -178,7 +178,9 @@ class _Build:
             return load_tokenizer(path)
         if given is None:
             pairs = ((entry.text, entry.language) for entry in self._listing.entries)
-            given = train_tokenizer(self._config.text_frontend, pairs, self._config.vocab_size)
+            given = train_tokenizer(
+                self._config.text_frontend, pairs, self._config.vocab_size, between=self._stop_if_asked
+            )
         given.save(path)
         return given
 
@@ -186,9 +188,12 @@ class _Build:
         if refused is not None:
             self._count(1, int(refused))
 
-    def _count(self, done: int, refused: int) -> None:
+    def _stop_if_asked(self) -> None:
         if self._should_stop():
             raise PreparingStopped
+
+    def _count(self, done: int, refused: int) -> None:
+        self._stop_if_asked()
         self._done += done
         self._refused += refused
         if self._report_progress:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from babel.dates import get_month_names
@@ -66,6 +67,13 @@ def normalise(text: str, language: str) -> str:
         if text == before:
             break
     return text
+
+
+def normalised(texts: Iterable[str], language: str, between: Callable[[], None]) -> Iterator[str]:
+    """`normalise` of many texts; `between` is called before each, and may end it."""
+    for text in texts:
+        between()
+        yield normalise(text, language)
 
 
 def dropped(text: str) -> set[str]:

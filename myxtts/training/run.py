@@ -163,7 +163,7 @@ class TrainingRun:
         from myxtts.training.stage_run import Corpus
 
         assert config.data.train_data is not None
-        given = initial_voice.first_tokenizer(config, self._folder)
+        given = initial_voice.first_tokenizer(config, self._folder, self._should_stop)
         train = prepare(config.data.train_data, config.data, self._preparing, given, should_stop=self._should_stop)
         held_out = train
         learnt, kept = train.split()

@@ -203,6 +203,22 @@ def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finish
     assert "1 of 2 parts are done" in caplog.text
 
 
+@pytest.mark.parametrize("frontend", ["characters", "phonemes", "bpe"])
+def test_asked_to_stop_it_makes_no_vocabulary_first(tmp_path: Path, frontend: str) -> None:
+    corpus, asked = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 40), []
+    config = settings(tmp_path, text_frontend=frontend)
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 10
+
+    with pytest.raises(PreparingStopped):
+        prepare(corpus, config, workers=1, should_stop=stop)
+
+    assert len(asked) == 11, "it is the 11th of 40 texts"
+    assert not list(tmp_path.rglob("tokenizer.json"))
+
+
 def test_asked_to_stop_it_does_not_wait_for_another_process(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 2)
 
