@@ -7,7 +7,6 @@ shape the result decides whether a finished folder is still valid. Nothing here 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from myxtts.data.prepared import (
 from myxtts.data.report import build_report
 from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
+from myxtts.files import try_lock
 from myxtts.text.languages import CODES
 
 if TYPE_CHECKING:
@@ -340,22 +340,15 @@ def _lock(target: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """One preparation of a folder at a time; a second caller waits and then finds it done."""
     target.parent.mkdir(parents=True, exist_ok=True)
     # Only ever locked: whatever it holds, and whosever it is, it stays as it is.
-    with target.with_name(f".{target.name}.lock").open("a") as file:
-        if not _try_lock(file):
+    path = target.with_name(f".{target.name}.lock")
+    with path.open("a") as file:
+        if not try_lock(file.fileno(), path):
             logger.info("another process is preparing %s; waiting for it", target)
-            while not _try_lock(file):
+            while not try_lock(file.fileno(), path):
                 if should_stop():
                     raise PreparingStopped
                 time.sleep(_LOCK_POLL_S)
         yield
-
-
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager

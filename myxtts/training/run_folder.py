@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import logging
@@ -21,6 +20,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.strict_yaml import read_strict_yaml
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, ConfigError, TrainingError
+from myxtts.files import try_lock, writing
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
 
@@ -134,19 +134,18 @@ def _locked(folder: Path, flag: str) -> Iterator[None]:
     except OSError as error:
         raise TrainingError(f"{folder} cannot be written: {error.strerror}", hint=f"choose another {flag}") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        with writing(folder, hint=make_room(flag)):
+            is_ours = try_lock(descriptor, folder / ".lock")
+        if not is_ours:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             watch = f"; watch it: myxtts monitor {folder}" if flag == "--run-dir" else ""
             raise TrainingError(
                 f"another run (process {owner}) is writing {folder}",
                 hint=f"wait for it, stop it, or choose another {flag}{watch}",
-            ) from None
-        except OSError as error:  # a network's file system, mostly
-            logger.warning("%s cannot be locked (%s): see to it that no second run writes it", folder, error.strerror)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            )
+        with writing(folder, hint=make_room(flag)):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)

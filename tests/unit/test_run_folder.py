@@ -13,9 +13,10 @@ import pytest
 
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
-from myxtts.errors import CheckpointError, TrainingError
+from myxtts.errors import CheckpointError, OutputError, TrainingError
 from myxtts.training.run_folder import RunFolder, apart, corpus_marks, from_anywhere, refuse_other_corpus
 from tests.corpus_maker import make_ljspeech, settings
+from tests.limits import no_file_larger_than
 
 
 def test_a_run_knows_its_corpora_from_any_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,3 +195,14 @@ def test_a_file_system_without_locks_is_said_and_used(
 
     with RunFolder(tmp_path).lock():
         assert "cannot be locked (No locks available)" in caplog.text
+
+
+def test_a_full_disk_at_the_lock_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with (
+        no_file_larger_than(0),
+        pytest.raises(OutputError, match=rf"{tmp_path} cannot be written: File too large\n.*--run-dir"),
+        RunFolder(tmp_path).lock(),
+    ):
+        pass
+    with RunFolder(tmp_path).lock():
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())

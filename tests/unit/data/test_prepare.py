@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -463,6 +464,19 @@ def test_a_finished_corpus_in_a_place_that_cannot_be_written_is_used(tmp_path: P
     assert len(prepare(corpus, settings(tmp_path / "cache"), workers=1)) == 2
     with pytest.raises(DataError, match="cannot write"):
         prepare(corpus, settings(tmp_path / "cache"), workers=1, force=True)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_said_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+
+    assert len(prepare(make_ljspeech(tmp_path / "corpus", 2), settings(tmp_path / "cache"), workers=1)) == 2
+    assert f"{tmp_path / 'cache'} cannot be locked ({os.strerror(number)})" in caplog.text
 
 
 def test_a_corpus_in_a_folder_whose_name_is_no_text_is_prepared(tmp_path: Path) -> None:
