@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +26,7 @@ from myxtts.training.checkpoint import (
     save_checkpoint,
 )
 from myxtts.training.run_folder import RunFolder
-from tests.processes import run_script
+from tests.processes import ROOT, run_program
 
 
 def checkpoint(step: int) -> Checkpoint:
@@ -243,25 +246,7 @@ def test_the_latest_is_none_that_lacks_its_manifest_or_that_a_fresh_start_moved_
 def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, checkpoint(1))
 
-    output = run_script(
-        f"""
-import resource, signal, numpy as np
-from pathlib import Path
-from myxtts.errors import CheckpointError
-from myxtts.models.weights import MANIFEST_FILE as MANIFEST
-from myxtts.models.weights import WEIGHTS_FILE as ARRAYS
-from myxtts.training.checkpoint import Checkpoint, load_latest, save_checkpoint
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-folder = Path({str(tmp_path)!r})
-try:
-    save_checkpoint(folder, Checkpoint(step=2, arrays={{"big": np.zeros(1_000_000, np.float32)}}))
-except CheckpointError as error:
-    print(error)
-print("left:", sorted(path.name for path in folder.iterdir()), load_latest(folder).step)
-""",
-        fresh=True,
-    )
+    output = run_program("checkpoints", "on_a_full_disk", str(tmp_path), fresh=True)
 
     assert "checkpoint of step 2 cannot be written" in output
     assert "left: ['step-00000001'] 1" in output
@@ -270,28 +255,14 @@ print("left:", sorted(path.name for path in folder.iterdir()), load_latest(folde
 def test_a_kill_while_writing_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, checkpoint(1))
 
-    output = run_script(
-        f"""
-import os, signal, subprocess, sys, time
-writer = '''
-import numpy as np
-from pathlib import Path
-from myxtts.training.checkpoint import Checkpoint, save_checkpoint
-arrays = {{"big": np.zeros(50_000_000, np.float32)}}
-print("ready", flush=True)
-save_checkpoint(Path({str(tmp_path)!r}), Checkpoint(step=2, arrays=arrays))
-'''
-child = subprocess.Popen([sys.executable, "-c", writer], stdout=subprocess.PIPE, text=True)
-child.stdout.readline()
-while not [p for p in os.listdir({str(tmp_path)!r}) if p.startswith(".writing")]:
-    time.sleep(0.001)
-child.send_signal(signal.SIGKILL)
-child.wait()
-from pathlib import Path
-from myxtts.training.checkpoint import load_latest
-print(load_latest(Path({str(tmp_path)!r})).step)
-""",
-        fresh=True,
-    )
+    command = [sys.executable, "-m", "tests.programs", "checkpoints", "slowly", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        while not list(tmp_path.glob(".writing-*")):
+            time.sleep(0.001)
+        writer.kill()
 
-    assert output.strip() == "1"
+    latest = load_latest(tmp_path)
+    assert latest is not None
+    assert latest.step == 1

@@ -23,16 +23,11 @@ from myxtts.data.prepared import open_prepared
 from myxtts.errors import DataError
 from myxtts.text.tokenizer import train_tokenizer
 from tests.corpus_maker import batch_digest, folder_digest, make_ljspeech, settings
+from tests.processes import ROOT
 
 CLIPS = 200
 
-PREPARE = """
-import sys
-from pathlib import Path
-from myxtts.data.prepare import prepare
-from tests.corpus_maker import settings
-prepare(sys.argv[1], settings(Path(sys.argv[2])), out=sys.argv[2], workers=2)
-"""
+PREPARE = [sys.executable, "-m", "tests.programs", "corpora", "prepared"]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,8 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def start_prepare(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
     # A shell that starts the tests in the background makes its children deaf to Ctrl-C; this one must hear it.
     return subprocess.Popen(
-        [sys.executable, "-c", PREPARE, str(corpus), str(out)],
+        [*PREPARE, str(corpus), str(out)],
+        cwd=ROOT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -155,11 +151,9 @@ def test_a_full_disk_names_the_place_and_keeps_what_is_done(corpus: Path, uninte
     out = tmp_path / "prepared"
     # Clips grow longer, so early shards fit below the limit on a file's size and later ones do not.
     limit = sorted(path.stat().st_size for path in uninterrupted.glob("shard-*"))[2]
-    script = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n{PREPARE}"
+    command = [*PREPARE, str(corpus), str(out), str(limit)]
 
-    process = subprocess.run(
-        [sys.executable, "-c", script, str(corpus), str(out)], capture_output=True, text=True, timeout=120, check=False
-    )
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
     assert process.returncode != 0
     message = process.stderr.strip().splitlines()[-2:]

@@ -17,6 +17,7 @@ from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.data.prepared import REFUSED, PreparedCorpus, held_out_of, open_prepared
 from myxtts.errors import ConfigError, DataError
 from tests.corpus_maker import folder_digest, make_ljspeech, sentence, settings, tone
+from tests.processes import run_program
 
 
 def refusals(prepared: PreparedCorpus) -> list[dict[str, object]]:
@@ -374,18 +375,9 @@ def test_speakers_who_take_turns_are_all_held_out(turn: int) -> None:
 
 
 def test_preparing_imports_no_tensorflow(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     corpus = make_ljspeech(tmp_path / "corpus", 2)
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom myxtts.data.ljspeech import LJSpeechDataset\n"
-        "from tests.corpus_maker import settings\n"
-        f"dataset = LJSpeechDataset({str(corpus)!r}, settings(Path({str(tmp_path)!r})))\n"
-        "next(dataset.batches())\nassert 'tensorflow' not in sys.modules\n"
-    )
 
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    run_program("corpora", "without_tensorflow", str(corpus), str(tmp_path), fresh=True)
 
 
 def change_metadata(corpus: Path, lines: list[str]) -> None:
