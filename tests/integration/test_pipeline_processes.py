@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ import pytest
 
 from myxtts.errors import DataError, PipelineError
 from myxtts.pipeline import Pipeline, ProcessSource
+from tests.processes import ROOT, run
 
 
 class GrowingSource:
@@ -179,45 +179,14 @@ def test_closing_a_pipeline_ends_a_producer_that_hangs() -> None:
 
 
 def test_a_program_that_forgets_to_close_its_source_still_ends() -> None:
-    code = """
-import functools
-from test_pipeline_processes import GrowingSource
-from myxtts.pipeline import ProcessSource
-
-source = ProcessSource(functools.partial(GrowingSource, 1000), slots=2)
-next(source)
-"""
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(__file__).parent)])
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=60
-    )
+    done = run("-m", "tests.programs", "sources", "forgotten", timeout_s=60)
 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_producer_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(
-        textwrap.dedent("""
-        import sys, time, functools
-        sys.path.insert(0, sys.argv[1])
-        from test_pipeline_processes import GrowingSource
-        from myxtts.pipeline import ProcessSource
-
-        if __name__ == "__main__":
-            source = ProcessSource(functools.partial(GrowingSource, 1000), slots=2)
-            next(source)
-            print(source.pid, flush=True)
-            time.sleep(60)
-        """)
-    )
-    root = Path(__file__).parents[2]
-    parent = subprocess.Popen(
-        [sys.executable, str(script), str(Path(__file__).parent)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(root)},
-    )
+def test_a_producer_ends_when_its_parent_is_killed() -> None:
+    command = [sys.executable, "-m", "tests.programs", "sources", "waiting_to_be_killed"]
+    parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child = psutil.Process(int(parent.stdout.readline()))
     assert shared_segments(parent.pid) != []
