@@ -60,7 +60,7 @@ def furthest(pairs: Sequence[Sequence[dict[str, float]]]) -> float:
 
 
 def mirrored_and_single() -> dict[str, Any]:
-    out = {}
+    out: dict[str, Any] = {}
     mirrored, single = two_trainers()
 
     def held_out_batch(stage: Stage, **shape: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def mirrored_and_single() -> dict[str, Any]:
 
 def accumulated() -> dict[str, Any]:
     """How far a step of two unlike batches is from the mean of their gradients, computed one by one beside it."""
-    out = {}
+    out: dict[str, Any] = {}
     mirrored, single = two_trainers()
     unlike = [batch(1, rows=5, tokens=12, frames=64), batch(2, rows=2, tokens=7, frames=32)]
     for stage in STAGES:
