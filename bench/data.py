@@ -128,38 +128,12 @@ def make_index(folder: Path, clips: int) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-OPEN_INDEX = """
-import json, sys, time
-import psutil
-from myxtts.config.data import DataConfig
-from myxtts.data.batching import batches
-from myxtts.data.prepared import open_prepared
-process = psutil.Process()
-before = process.memory_info().rss
-started, cpu = time.perf_counter(), time.process_time()
-prepared = open_prepared(sys.argv[1])
-opened = time.perf_counter() - started
-source = batches(prepared, config=DataConfig(), seed=0)
-source._source.planner.plan(0)
-planned = time.perf_counter() - started
-print(json.dumps({
-    "open_seconds": round(opened, 3),
-    "open_and_plan_seconds": round(planned, 3),
-    "open_and_plan_cpu_seconds": round(time.process_time() - cpu, 3),
-    "rss_growth_mb": round((process.memory_info().rss - before) / 1e6, 1),
-    "rss_mb": round(process.memory_info().rss / 1e6, 1),
-    "padding_share": round(source.wave_padding_share, 4),
-    "batches": source.batches_per_epoch,
-}))
-"""
-
-
 def bench_index(scratch: Path, clips: int) -> dict[str, float]:
     """Open an index and plan an epoch in a fresh process."""
     folder = scratch / f"index-{clips}"
     make_index(folder, clips)
     output = subprocess.run(
-        [sys.executable, "-c", OPEN_INDEX, str(folder)], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "bench.open_index", str(folder)], check=True, capture_output=True, text=True
     ).stdout
     size = sum(path.stat().st_size for path in folder.iterdir())
     result: dict[str, float] = {"bytes_per_clip_on_disk": round(size / clips, 1), **json.loads(output)}

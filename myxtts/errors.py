@@ -51,6 +51,10 @@ class CheckpointError(MyXTTSError):
     """A checkpoint or a weights file is missing, damaged or of another configuration."""
 
 
+class DamagedError(CheckpointError):
+    """Proven: a file is missing, cannot be parsed or is not what its checksum says. A failed read proves nothing."""
+
+
 class PipelineError(MyXTTSError):
     """A phase of the pipeline hung or died."""
 

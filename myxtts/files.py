@@ -1,7 +1,11 @@
-"""Writing files: whole or not at all, and what the system says against it names the file and a way out."""
+"""Writing files: whole or not at all, by one process at a time, and what the system says against it names the file and
+a way out."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +14,10 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from myxtts.errors import OutputError
+
+logger = logging.getLogger(__name__)
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 @contextmanager
@@ -36,8 +44,28 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
         if durable:
             sync(part)
         part.replace(target)
+        if durable:
+            sync(target.parent)  # or a power cut may take the new name back
     finally:
         part.unlink(missing_ok=True)
+
+
+def try_lock(descriptor: int, path: Path) -> bool:
+    """Take the lock of an open file, which goes with the process; False where another one has it.
+
+    Network file systems may have no locks: that is said, and the file used without one.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        logger.warning(
+            "%s cannot be locked (%s): see to it that no second command writes there", path.parent, error.strerror
+        )
+    return True
 
 
 def sync(path: Path) -> None:
@@ -45,5 +73,9 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems know no syncing of folders; they keep names in order by themselves.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)

@@ -1,10 +1,12 @@
-"""Limits of the system that bind root too, for what a full disk does."""
+"""Limits of the system that bind root too: a disk that fills up, memory that ends."""
 
 from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import psutil
 
 
 @contextmanager
@@ -16,3 +18,14 @@ def no_file_larger_than(size_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def no_more_memory_than(extra_bytes: int) -> Iterator[None]:
+    """What this process asks for beyond what it has and so many bytes is a `MemoryError`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + extra_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -82,5 +82,19 @@ def run_script(
     return result.stdout
 
 
+def run_program(
+    name: str, *arguments: str, timeout_s: float = 900, few_steps: bool = False, fresh: bool = False, **environment: str
+) -> str:
+    """Run `tests.programs.NAME`, which must succeed, and give back what it printed.
+
+    One that is to be `fresh` starts in an interpreter that has imported nothing; `few_steps`: see `tests.programs`.
+    """
+    start = run if fresh else run_forked
+    options = ["--few-steps"] if few_steps else []
+    result = start("-m", "tests.programs", *options, name, *arguments, timeout_s=timeout_s, **environment)
+    assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
 def myxtts(*arguments: str, timeout_s: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "myxtts", *arguments, timeout_s=timeout_s, **environment)

@@ -62,8 +62,15 @@ def tensor(values: np.ndarray, key: str, kind: str = "FloatStorage", shape: Any 
 def write(path: Path, content: Any, storages: dict[str, np.ndarray], compression: int = zipfile.ZIP_STORED) -> Path:
     program = io.BytesIO()
     Writer(program, protocol=2).dump(content)
+    return write_program(path, program.getvalue(), storages, compression)
+
+
+def write_program(
+    path: Path, program: bytes, storages: Mapping[str, np.ndarray], compression: int = zipfile.ZIP_STORED
+) -> Path:
+    """A file of a pickle that was made by hand."""
     with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.writestr("archive/data.pkl", program.getvalue())
+        archive.writestr("archive/data.pkl", program)
         archive.writestr("archive/byteorder", "little")
         for key, values in storages.items():
             archive.writestr(f"archive/data/{key}", values.tobytes())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-SIZES = {
+from typing import Any
+
+SIZES: dict[str, Any] = {
     "gpt_layers": 1,
     "gpt_width": 32,
     "gpt_heads": 2,

@@ -12,8 +12,7 @@ from myxtts.config.config import DataConfig, XTTSConfig
 from myxtts.errors import ConfigError
 from myxtts.runtime.inventory import simulated_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
-from tests.processes import run_script
-from tests.small_model import SIZES
+from tests.processes import run_program
 
 
 class IntelligentGPUPipeline(unittest.TestCase):
@@ -54,28 +53,7 @@ class IntelligentGPUPipeline(unittest.TestCase):
         self.assertIn("--model-start-delay is -1.0", error.exception.problem)
 
     def test_fifty_pipelined_steps_equal_fifty_sequential_ones_bit_for_bit(self) -> None:
-        output = run_script(
-            f"SIZES = {SIZES!r}"
-            """
-import numpy as np
-from myxtts.cli.validate import ToneSource
-from myxtts.config.config import XTTSConfig
-from myxtts.pipeline import Pipeline, SequentialPipeline
-from myxtts.runtime.seeds import seed_everything
-from myxtts.training.trainer import XTTSTrainer
-
-config = XTTSConfig(model_size="tiny", data_gpu=0, model_gpu=1, simulate_gpus=2, max_steps=50, **SIZES)
-def losses(kind):
-    seed_everything(3)
-    trainer = XTTSTrainer(config)
-    trainer.start_stage("codec")
-    devices = dict(data_device=trainer.plan.data.name, model_devices=[trainer.plan.model.name], deep_copy=True)
-    with kind(ToneSource(), trainer.current_stage().process, start_delay_s=0.1, **devices) as pipeline:
-        return [trainer.learn([next(pipeline)]).loss for _ in range(50)]
-overlapped, one_by_one = losses(Pipeline), losses(SequentialPipeline)
-print(overlapped == one_by_one, len(set(overlapped)))
-"""
-        )
+        output = run_program("placement", "overlapped_and_one_by_one")
 
         self.assertEqual(output.split(), ["True", "50"])
 

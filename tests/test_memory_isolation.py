@@ -12,44 +12,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from myxtts.runtime.inventory import Gpu, Inventory
 from myxtts.runtime.plan import propose_memory_limits
 from myxtts.utils.gpu_memory import detect_memory_leak
-from tests.processes import run_script
-
-TRAINER = """
-import json
-from myxtts.cli.validate import ToneSource
-from myxtts.config.config import XTTSConfig
-from myxtts.runtime.seeds import seed_everything
-from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
-from myxtts.training.trainer import XTTSTrainer
-
-config = XTTSConfig(model_size="tiny", simulate_gpus=2, max_steps=8, learning_rate=3e-4)
-seed_everything(1)
-trainer = MemoryIsolatedDualGPUTrainer(
-    config, data_gpu_id=0, model_gpu_id=1, data_gpu_memory_limit=4096, model_gpu_memory_limit=8192
-)
-trainer.start_stage("codec")
-source = ToneSource()
-processed = trainer.process_batch(next(source))
-trainer.current_stage().measure([processed])
-moved = trainer.transfer_batch(processed)
-results = [trainer.train_batch(moved) for _ in range(8)]
-def short(tensor): return "/" + tensor.backing_device.rsplit("device:", 1)[1]
-print(json.dumps(dict(
-    inherits=isinstance(trainer, XTTSTrainer),
-    processed=short(processed["mel"]),
-    moved=short(moved.tensors["mel"]),
-    losses=[result.loss for result in results],
-    limits=[role.memory_limit_mb for role in trainer.plan.roles],
-    growth=trainer.plan.memory_growth,
-    stats=trainer.get_memory_stats(),
-    leak=trainer.check_memory_leak().leaking,
-)))
-"""
+from tests.processes import run_program
 
 
 class MemoryIsolation(unittest.TestCase):
     def test_the_isolated_trainer_runs_its_three_phases_on_the_right_devices(self) -> None:
-        seen = json.loads(run_script(TRAINER).splitlines()[-1])
+        seen = json.loads(run_program("placement", "isolated").splitlines()[-1])
 
         self.assertTrue(seen["inherits"])
         self.assertEqual((seen["processed"], seen["moved"]), ("/CPU:1", "/CPU:2"))
@@ -63,16 +31,7 @@ class MemoryIsolation(unittest.TestCase):
             self.assertIsNone(stats["share"], "a limit that cannot be enforced has no share")
 
     def test_isolation_on_a_machine_without_gpus_answers_false_and_says_why(self) -> None:
-        output = run_script(
-            """
-import sys
-from myxtts.utils.commons import setup_logging
-from myxtts.utils.gpu_memory import setup_gpu_memory_isolation
-sys.stderr = sys.stdout
-setup_logging()
-print(setup_gpu_memory_isolation(0, 1, 8192, 16384))
-"""
-        )
+        output = run_program("devices", "isolation_without_gpus")
 
         self.assertIn("needs at least 2 GPUs, found 0 GPUs", output)
         self.assertTrue(output.strip().endswith("False"))

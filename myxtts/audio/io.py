@@ -1,7 +1,8 @@
 """Audio files: one place that reads them to mono float samples and writes them whole.
 
 Reading refuses what cannot be used (missing, empty, not audio, not a number) with the reason; it does not check
-loudness, length or silence, which are matters of the corpus.
+loudness, length or silence, which are matters of the corpus. Rate, channels and length are bounded before anything is
+decoded, and the channels are mixed block by block: a small file may claim to be a day of noise on 8 channels.
 """
 
 from __future__ import annotations
@@ -20,15 +21,26 @@ from myxtts.files import replacing
 _READABLE_HINT = "use a wav, flac, ogg or mp3 file; `ffmpeg -i CLIP CLIP.wav` converts most others"
 _SUBTYPES = {".wav": "PCM_16", ".flac": "PCM_16", ".ogg": "VORBIS"}
 _BLOCK_SAMPLES = 65536
-"""Written at once: libsndfile's Vorbis encoder puts what it is given on the stack, and a minute is too much for it."""
+"""Read and written at once: libsndfile's Vorbis encoder puts all it is given on the stack, and a minute is too much."""
+LEAST_RATE, MOST_RATE, MOST_CHANNELS = 1000, 192_000, 8
+LONGEST_SECONDS = 600.0
+"""Of a file that is read whole, unless the caller says otherwise: 53 MB at 22,050 samples a second."""
 
 
-def read_audio(path: str | os.PathLike[str], sample_rate: int = 22050) -> NDArray[np.float32]:
-    """The clip as mono samples in [-1, 1] at `sample_rate`, resampled with soxr at high quality where it has to be."""
-    samples, source_rate = _decode(Path(path))
-    if samples.shape[0] == 0:
+def read_audio(
+    path: str | os.PathLike[str],
+    sample_rate: int = 22050,
+    *,
+    longest_s: float = LONGEST_SECONDS,
+    first_s: float | None = None,
+) -> NDArray[np.float32]:
+    """The clip as mono samples in [-1, 1] at `sample_rate`, resampled with soxr at high quality where it has to be.
+
+    One that is longer than `longest_s` is refused, unless only its `first_s` are wanted.
+    """
+    mono, source_rate = _decode(Path(path), longest_s, first_s)
+    if mono.shape[0] == 0:
         raise DataError(f"{path} has no samples", hint="record the clip again, or remove it from the metadata")
-    mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1)
     if not np.isfinite(mono).all():
         raise DataError(f"{path} has samples that are not numbers (NaN or infinite)", hint="export the clip again")
     if source_rate != sample_rate:
@@ -40,12 +52,20 @@ def read_audio(path: str | os.PathLike[str], sample_rate: int = 22050) -> NDArra
     return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
 
 
-def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
-    """Samples [S, channels] and their rate."""
+def _decode(path: Path, longest_s: float, first_s: float | None) -> tuple[NDArray[np.float32], int]:
+    """Mono samples and their rate."""
     try:
         # Opened by us, so that a missing or forbidden file keeps the system's own reason.
-        with path.open("rb") as file:
-            samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+        with path.open("rb") as file, soundfile.SoundFile(file) as sound:
+            rate = int(sound.samplerate)
+            _refuse_format(path, rate, int(sound.channels))
+            if first_s is None and sound.frames > longest_s * rate:
+                raise DataError(
+                    f"{path} is {sound.frames / rate:.0f} s long, more than {longest_s:g} s",
+                    hint="cut it: `ffmpeg -i CLIP -t 60 SHORT.wav` keeps the first minute",
+                )
+            wanted = sound.frames if first_s is None else min(sound.frames, int(first_s * rate))
+            return _mixed(sound, wanted), rate
     except OSError as error:
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights"
@@ -54,7 +74,24 @@ def _decode(path: Path) -> tuple[NDArray[np.float32], int]:
         # Its whole message begins with the Python object that it was given.
         reason = error.error_string if isinstance(error, soundfile.LibsndfileError) else error
         raise DataError(f"{path} is not audio that can be decoded: {reason}", hint=_READABLE_HINT) from error
-    return samples, int(rate)
+
+
+def _refuse_format(path: Path, rate: int, channels: int) -> None:
+    if not LEAST_RATE <= rate <= MOST_RATE or channels > MOST_CHANNELS:
+        raise DataError(
+            f"{path} has {channels} channels of {rate} samples a second, must have at most {MOST_CHANNELS} of "
+            f"{LEAST_RATE} to {MOST_RATE}",
+            hint="`ffmpeg -i CLIP -ac 1 -ar 48000 CLIP.wav` converts it",
+        )
+
+
+def _mixed(sound: soundfile.SoundFile, wanted: int) -> NDArray[np.float32]:
+    """The first `wanted` frames, all channels as one, or as many as there are."""
+    blocks = [np.zeros(0, np.float32)]
+    while wanted > 0 and len(block := sound.read(min(wanted, _BLOCK_SAMPLES), dtype="float32", always_2d=True)):
+        blocks.append(block[:, 0] if block.shape[1] == 1 else block.mean(axis=1))
+        wanted -= len(block)
+    return np.concatenate(blocks)
 
 
 def resampled(samples: ArrayLike, sample_rate: float, wanted: float) -> NDArray[np.float32]:

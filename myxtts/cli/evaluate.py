@@ -17,6 +17,7 @@ from myxtts.config.checks import at_least, check_seed
 from myxtts.errors import DataError, SynthesisError, UsageError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.terminal import escaped
 from myxtts.text.languages import find_language
 
 if TYPE_CHECKING:
@@ -114,9 +115,9 @@ def main(argv: list[str]) -> int:
         SpeakingOptions(seed=options.seed, checks=HallucinationChecks() if options.hallucination_checks else None),
         progress=counted("evaluated"),
     )
-    print(result.table)
+    print(escaped(result.table))
     for line in result.notes:
-        print(f"  {line}")
+        print(escaped(f"  {line}"))
     print(f"Scores: {result.json}\nReport: {result.page}")
     return 0
 

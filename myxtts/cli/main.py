@@ -32,7 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             import traceback
 
             traceback.print_exc()
-        print(f"error: {error.problem}\n  hint: {_same_command(error.hint, arguments)}", file=sys.stderr)
+        from myxtts.monitoring.terminal import escaped
+
+        said = f"error: {error.problem}\n  hint: {_same_command(error.hint, arguments)}"
+        print(escaped(said), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         again = "; run the same command again: it continues" if arguments[:1] and arguments[0] in CONTINUE else ""

@@ -17,6 +17,7 @@ import tyro
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import NowAndThen
 from myxtts.config.data import CorpusConfig, DataConfig
+from myxtts.monitoring.terminal import escaped
 
 if TYPE_CHECKING:
     from myxtts.data.prepare import PrepareProgress, Progress
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> int:
         print(json.dumps({**prepared.report, "prepared": str(prepared.path)}, ensure_ascii=False))
         return 0
     for line in report_lines(prepared.report, str(prepared.path / REFUSED)):
-        print(line)
+        print(escaped(line))
     print(f"prepared in {prepared.path} ({time.monotonic() - started:.1f} s)")
     return 0
 

@@ -19,7 +19,7 @@ from myxtts.config.checks import at_least
 from myxtts.errors import OutputError, SynthesisError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
-from myxtts.monitoring.terminal import drop_output
+from myxtts.monitoring.terminal import drop_output, escaped
 
 if TYPE_CHECKING:
     from myxtts.synthesis.options import SpeakingOptions
@@ -257,7 +257,7 @@ def speak_all(synthesizer: Synthesizer, options: SynthOptions, speaking: Speakin
             if len(texts) == 1:
                 raise
             failed += 1
-            print(f"text {number} was not spoken: {error.problem}", file=sys.stderr)
+            print(escaped(f"text {number} was not spoken: {error.problem}"), file=sys.stderr)
         else:
             _write_speech(options, speech, number, len(texts))
     return 1 if failed else 0
@@ -314,7 +314,7 @@ def _stream(synthesizer: Synthesizer, options: SynthOptions, speaking: SpeakingO
 
 def _write_report(options: SynthOptions, report: SpeechReport, number: int, count: int) -> None:
     for line in report.lines():
-        print(line, file=sys.stderr)
+        print(escaped(line), file=sys.stderr)
     if options.report is not None:
         path = numbered(options.report, number, count)
         with writing(path):

@@ -17,35 +17,23 @@ import yaml
 from myxtts.config import earlier
 from myxtts.config.config import SECTIONS, XTTSConfig, section_of
 from myxtts.config.public import FLAGS, flag
+from myxtts.config.strict_yaml import read_strict_yaml, shown
 from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 from myxtts.files import replacing
 
-_EXPONENT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
+_EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
 """Numbers such as 1e-4, which PyYAML takes for text: it wants 1.0e-4."""
+
+
+_NO_NUMBER = 2**63
+"""No setting is as large, and neither NumPy nor TensorFlow has room for it."""
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Settings of a YAML file as flat keyword arguments of `XTTSConfig`, every name and type checked."""
     path = Path(path)
-    try:
-        # A SafeLoader that refuses what it would read over; nothing else of it is changed.
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_OnceLoader)
-    except FileNotFoundError:
-        raise ConfigError(f"configuration file {path} does not exist", hint="check the path after --config") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"configuration file {path} cannot be read: {error}", hint="it must be UTF-8 text") from None
-    except _TwiceError as error:
-        raise ConfigError(
-            f"setting {error.name} stands twice in {path}, at line {error.line}", hint="remove one of the two"
-        ) from None
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" at line {where.line + 1}" if where is not None else ""
-        raise ConfigError(
-            f"configuration file {path} is not YAML{line}",
-            hint="one setting a line, as in: batch_size: 16",
-        ) from None
+    content = read_strict_yaml(path)
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -56,33 +44,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return _flatten(content, path)
 
 
-class _TwiceError(yaml.YAMLError):
-    """A key that stands twice in one mapping, of which YAML libraries take the last."""
-
-    def __init__(self, name: str, line: int) -> None:
-        super().__init__(name, line)
-        self.name, self.line = name, line
-
-
-class _OnceLoader(yaml.SafeLoader):
-    """Asks before merge keys (`<<`) are resolved: what they bring may be given again."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise _TwiceError(key.value, key.start_mark.line + 1)
-                seen.add(key.value)
-        return node
-
-
 def _flatten(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """Grouped or flat settings as one flat, checked mapping."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        for name, inner in _settings_of(str(key), value):
+        for name, inner in _settings_of(key if isinstance(key, str) else shown(key), value):
             if name in flat:
                 raise ConfigError(
                     f"setting {name} stands twice in {path}: by itself and below {section_of(name)}:",
@@ -97,12 +63,12 @@ def _settings_of(key: str, value: Any) -> list[tuple[str, Any]]:
     if key not in SECTIONS:
         return list(earlier.settings_of({key: value}).items())
     if not isinstance(value, dict):
-        raise ConfigError(f"setting {key!r} is {value!r}, must hold settings", hint=f"indent them below {key}:")
+        raise ConfigError(f"setting {key!r} is {shown(value)}, must hold settings", hint=f"indent them below {key}:")
     names = [item.name for item in dataclasses.fields(SECTIONS[key])]
     settings = earlier.settings_of(value)
     for name in settings:
         if name not in names:
-            raise unknown_name(f"setting of {key}", str(name), names)
+            raise unknown_name(f"setting of {key}", name if isinstance(name, str) else shown(name), names)
     return list(settings.items())
 
 
@@ -139,7 +105,7 @@ def from_text(name: str, text: str) -> Any:
         return _checked(name, None)
     try:
         return _checked(name, yaml.safe_load(text))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # ValueError: a date or a number that there is not
         return _checked(name, text)  # raises: it is not of the setting's type
 
 
@@ -147,13 +113,15 @@ def _checked(name: str, value: Any) -> Any:
     hint_type = get_type_hints(SECTIONS[section_of(name)])[name]
     if isinstance(value, list):
         value = tuple(value)
+    if type(value) is int and abs(value) >= _NO_NUMBER:
+        raise ConfigError(f"setting {name} is {shown(value)}, must be a number", hint="see myxtts train --help")
     if _accepts(hint_type, 0.5) and (type(value) is int or (type(value) is str and _EXPONENT.fullmatch(value))):
         value = float(value)
     if name == "visible_gpus" and type(value) is int:
         value = str(value)  # One GPU of a list that is written with commas.
     if not _accepts(hint_type, value):
         raise ConfigError(
-            f"setting {name} is {value!r} ({type(value).__name__}), must be {_describe(hint_type)}",
+            f"setting {name} is {shown(value)} ({type(value).__name__}), must be {_describe(hint_type)}",
             hint=f"see {flag(name)} in myxtts train --help" if name in FLAGS else f"see {name} in docs/settings.md",
         )
     return value

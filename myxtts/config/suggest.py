@@ -16,4 +16,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> ConfigError:
+    name = name[:80]  # of a file or a command line, and of whatever length
     return ConfigError(f"{what} {name!r} is not known", hint=did_you_mean(name, known))

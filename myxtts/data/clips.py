@@ -34,7 +34,7 @@ _WAV_DATA_SIZE = re.compile(r"^data\s*: (\d+) \(should be (\d+)\)", re.MULTILINE
 def load_clip(path: str, config: DataConfig) -> NDArray[np.int16]:
     """The clip as it goes into a shard; raises DataError with the reason for a refusal."""
     claimed_seconds = _check_header(path, config)
-    samples = read_audio(path, SAMPLE_RATE)
+    samples = read_audio(path, SAMPLE_RATE, longest_s=config.max_clip_seconds)
     if len(samples) < (1 - _MISSING_SHARE) * claimed_seconds * SAMPLE_RATE - _TRIM_FRAME_SAMPLES:
         raise _refused(f"truncated: {len(samples) / SAMPLE_RATE:.2f} s of {claimed_seconds:.2f} s are there")
     _check_samples(samples)

@@ -1,30 +1,29 @@
 """`prepare`: a corpus becomes a folder of shards, once.
 
-The folder is built beside its final place and takes its name when it is whole; every finished shard stays through
-a kill, and the next call goes on from there. A fingerprint of the sources and of the settings that shape the result
-decides whether a finished folder is still valid. Nothing here imports TensorFlow.
+The folder is built beside its final place (`myxtts.data.building`) and takes its name when it is whole; every finished
+shard stays through a kill, and the next call goes on from there. A fingerprint of the sources and of the settings that
+shape the result decides whether a finished folder is still valid. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from myxtts.config.checks import at_least
 from myxtts.config.data import DataConfig
+from myxtts.data.building import BEGUN, begin, is_prepared, put_in_place, remove_unfinished, unfinished
 from myxtts.data.corpora import CorpusListing, Refusal, list_corpus, storable
 from myxtts.data.prepared import (
     FORMAT_VERSION,
@@ -42,6 +41,7 @@ from myxtts.data.shard_jobs import ShardJob, ShardResult, read_result, result_pa
 from myxtts.data.shard_pool import run_jobs
 from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
+from myxtts.files import try_lock
 from myxtts.text.languages import CODES
 
 if TYPE_CHECKING:
@@ -106,17 +106,16 @@ def prepare(
     fingerprint = _fingerprint(listing, settings)
     target = Path(out) if out is not None else _default_folder(corpus, config, settings)
     _refuse_foreign_folder(target)
-    building = target.with_name(target.name + ".building")
     # Before the lock, which a cache on a read-only disk has no place for.
     if not force and (prepared := _reuse(target, fingerprint, locked=False)):
         return _as_found(prepared, corpus, config)
-    with _writing(building), _lock(target, should_stop):
-        if force:
-            shutil.rmtree(building, ignore_errors=True)
-        elif (prepared := _reuse(target, fingerprint)) or (prepared := _adopt(building, target, fingerprint)):
+    with _writing(target), _lock(target, should_stop):
+        if not force and (prepared := _reuse(target, fingerprint)):
             return _as_found(prepared, corpus, config)
-        _Build(listing, config, building, fingerprint, progress, should_stop).run(tokenizer, workers)
-        _swap(building, target)
+        building = begin(target, fingerprint, afresh=force)
+        if force or _reuse(building, fingerprint) is None:
+            _Build(listing, config, building, fingerprint, progress, should_stop).run(tokenizer, workers)
+        put_in_place(building, target)
     logger.info("prepared %s in %s", corpus, target)
     return open_prepared(target)
 
@@ -147,7 +146,7 @@ class _Build:
         self._jobs = [ShardJob(at // size, entries[at : at + size]) for at in range(0, len(entries), size)]
 
     def run(self, tokenizer: Tokenizer | None, workers: int | None) -> None:
-        self._start()
+        remove_unfinished(self._folder)
         tokenizer = self._open_or_make_tokenizer(tokenizer)
         waiting = []
         for job in self._jobs:
@@ -168,15 +167,6 @@ class _Build:
             run_jobs(waiting, setup, workers=workers, on_clip=lambda refused: self._count(1, int(refused)))
         self._finish()
 
-    def _start(self) -> None:
-        """Keep what an earlier run with the same fingerprint finished; drop anything else."""
-        begun = self._folder / "begun.json"
-        if not begun.is_file() or begun.read_text(encoding="utf-8") != self._fingerprint:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True)
-            write_whole(begun, self._fingerprint.encode())
-        _remove_unfinished(self._folder)
-
     def _open_or_make_tokenizer(self, given: Tokenizer | None) -> Tokenizer:
         from myxtts.text.tokenizer import load_tokenizer, train_tokenizer
 
@@ -185,7 +175,9 @@ class _Build:
             return load_tokenizer(path)
         if given is None:
             pairs = ((entry.text, entry.language) for entry in self._listing.entries)
-            given = train_tokenizer(self._config.text_frontend, pairs, self._config.vocab_size)
+            given = train_tokenizer(
+                self._config.text_frontend, pairs, self._config.vocab_size, between=self._stop_if_asked
+            )
         given.save(path)
         return given
 
@@ -193,9 +185,12 @@ class _Build:
         if refused is not None:
             self._count(1, int(refused))
 
-    def _count(self, done: int, refused: int) -> None:
+    def _stop_if_asked(self) -> None:
         if self._should_stop():
             raise PreparingStopped
+
+    def _count(self, done: int, refused: int) -> None:
+        self._stop_if_asked()
         self._done += done
         self._refused += refused
         if self._report_progress:
@@ -221,8 +216,8 @@ class _Build:
             result_path(self._folder, job.shard).unlink()
         for log in self._folder.glob("worker-*.log"):
             log.unlink()
-        (self._folder / "begun.json").unlink()
-        _remove_unfinished(self._folder)
+        remove_unfinished(self._folder)
+        (self._folder / BEGUN).unlink()
 
     def _write_index(self, results: list[ShardResult], refusals: list[Refusal]) -> None:
         speakers = [name for result in results for name in result.speakers]
@@ -256,6 +251,7 @@ class _Build:
                     "file": shard_path(self._folder, job.shard).name,
                     "clips": len(result.wave_samples),
                     "size_bytes": result.size_bytes,
+                    "crc32": result.crc32,
                 }
                 for job, result in zip(self._jobs, results, strict=True)
             ],
@@ -297,7 +293,7 @@ def _default_folder(corpus: Path, config: DataConfig, settings: dict[str, Any]) 
 
 
 def _refuse_foreign_folder(target: Path) -> None:
-    if target.exists() and not (target / MANIFEST).is_file() and (target.is_file() or any(target.iterdir())):
+    if target.exists() and not is_prepared(target) and (target.is_file() or any(target.iterdir())):
         raise DataError(
             f"{target} is there and is not a prepared corpus; it will not be replaced",
             hint="give --out a new or empty folder",
@@ -314,23 +310,6 @@ def _reuse(target: Path, fingerprint: str, *, locked: bool = True) -> PreparedCo
         if locked:  # Otherwise another process may just be putting it in its place.
             logger.warning("%s; it is built again", error.problem)
         return None
-
-
-def _adopt(building: Path, target: Path, fingerprint: str) -> PreparedCorpus | None:
-    """Take a folder that was whole when an earlier run was killed just before giving it its name."""
-    if _reuse(building, fingerprint) is None:
-        return None
-    _swap(building, target)
-    return open_prepared(target)
-
-
-def _swap(building: Path, target: Path) -> None:
-    old = target.with_name(target.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    building.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Path) -> None:
@@ -352,42 +331,33 @@ def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Pat
     )
 
 
-def _remove_unfinished(building: Path) -> None:
-    for leftover in building.glob(".*.part"):
-        leftover.unlink(missing_ok=True)
-
-
 @contextmanager
 def _lock(target: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """One preparation of a folder at a time; a second caller waits and then finds it done."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.with_name(target.name + ".lock").open("w") as file:
-        if not _try_lock(file):
+    # Only ever locked: whatever it holds, and whosever it is, it stays as it is.
+    path = target.with_name(f".{target.name}.lock")
+    with path.open("a") as file:
+        if not try_lock(file.fileno(), path):
             logger.info("another process is preparing %s; waiting for it", target)
-            while not _try_lock(file):
+            while not try_lock(file.fileno(), path):
                 if should_stop():
                     raise PreparingStopped
                 time.sleep(_LOCK_POLL_S)
         yield
 
 
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextmanager
-def _writing(building: Path) -> Iterator[None]:
+def _writing(target: Path) -> Iterator[None]:
     """Turn a full disk or a forbidden folder into an error that says what was kept."""
     try:
         yield
     except (ShardWriteError, OSError) as error:
-        _remove_unfinished(building)
-        kept = len(list(building.glob("part-*.json")))
+        kept = 0
+        for building in unfinished(target):
+            remove_unfinished(building)
+            kept += len(list(building.glob("part-*.json")))
         raise DataError(
-            f"cannot write {building}: {str(error)[:300]}; {kept} finished shard(s) are kept there",
+            f"cannot write {target}: {str(error)[:300]}; {kept} finished shard(s) are kept beside it",
             hint="free some space, or choose another place with --cache-dir or --out; the next run goes on from there",
         ) from error

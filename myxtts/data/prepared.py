@@ -6,6 +6,7 @@ and nothing else grows with the corpus. It is not memory-mapped: a file that is 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Callable
@@ -71,28 +72,34 @@ class PreparedCorpus:
         self.speakers: list[str] = manifest["speakers"]
         self.languages: list[str] = manifest["languages"]
         self.fingerprint: str = manifest["fingerprint"]
+        self.identity = _identity_of(manifest)
+        """A digest of what was prepared, shards included; the fingerprint is of what it was prepared from."""
+        self._seen: tuple[int, ...] | None = None
         self.clip_list: str | None = manifest.get("clip_list")
         """A digest of which clip has which number, and so of which are held out; None in folders without one."""
         self._shard_starts = np.cumsum([0, *(shard["clips"] for shard in manifest["shards"])])
-        self._shards = ShardReader([path / shard["file"] for shard in manifest["shards"]])
+        self._shards = ShardReader([path / shard["file"] for shard in manifest["shards"]], self._refuse_another)
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_open_same, (self.path, self.fingerprint))
+        return (_open_same, (self.path, self.identity))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the shards' ids are of."""
         from myxtts.text.tokenizer import load_tokenizer
 
-        return load_tokenizer(self.path / TOKENIZER)
+        tokenizer = load_tokenizer(self.path / TOKENIZER)
+        self._refuse_another()
+        return tokenizer
 
     @cached_property
     def report(self) -> dict[str, Any]:
         """What preparing found: hours, clips, speakers, histograms, unknown characters, refusals."""
         report: dict[str, Any] = json.loads((self.path / REPORT).read_text(encoding="utf-8"))
+        self._refuse_another()
         return report
 
     def read(self, clip: int) -> ClipRecord:
@@ -119,13 +126,27 @@ class PreparedCorpus:
                 raise DamagedRecordError(f"it has {found} samples and tokens, and the index says {indexed}")
             return decode(data)
         except (DamagedRecordError, DataError) as error:
-            # Asked only here. A shard is opened by its path when it is first read, and may be another corpus's by then.
-            manifest = read_manifest(self.path)
-            if manifest is None or manifest["fingerprint"] != self.fingerprint:
-                raise _replaced(self.path) from error
+            self._refuse_another()
             if isinstance(error, DataError):
                 raise
             raise self._shards.damaged(shard, position, str(error)) from error
+
+    def _refuse_another(self) -> None:
+        """Files are opened by their paths when they are first read, and may be another corpus's by then.
+
+        Whoever opens one asks afterwards: a folder that is still the same now was the same when the file was opened.
+        """
+        try:
+            stat = (self.path / MANIFEST).stat()
+            seen = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        except FileNotFoundError:
+            raise _replaced(self.path) from None
+        if seen == self._seen:
+            return
+        manifest = read_manifest(self.path)
+        if manifest is None or _identity_of(manifest) != self.identity:
+            raise _replaced(self.path)
+        self._seen = seen
 
 
 def open_prepared(path: str | Path) -> PreparedCorpus:
@@ -140,21 +161,30 @@ def open_prepared(path: str | Path) -> PreparedCorpus:
     return PreparedCorpus(folder, manifest, ClipIndex(**columns))
 
 
-def _open_same(path: Path, fingerprint: str) -> PreparedCorpus:
+def _open_same(path: Path, identity: str) -> PreparedCorpus:
     """What another process had opened, and nothing that has taken its place since."""
     prepared = open_prepared(path)
-    if prepared.fingerprint != fingerprint:
+    if prepared.identity != identity:
         raise _replaced(path)
     return prepared
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest, or None where there is none that this version can read."""
+    path = folder / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return manifest if manifest.get("version") == FORMAT_VERSION else None
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}", hint="check the disk and the file's rights"
+        ) from error
+    return manifest if isinstance(manifest, dict) and manifest.get("version") == FORMAT_VERSION else None
+
+
+def _identity_of(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def write_index(folder: Path, columns: dict[str, NDArray[Any]]) -> dict[str, int]:

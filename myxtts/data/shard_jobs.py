@@ -8,6 +8,7 @@ whole one give equal bytes.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ class ShardResult:
     """What the index and the report of the whole corpus need to know of a shard."""
 
     size_bytes: int = 0
+    crc32: int = 0
+    """Of the records, one after another."""
     wave_samples: list[int] = field(default_factory=list)
     text_tokens: list[int] = field(default_factory=list)
     speakers: list[str] = field(default_factory=list)
@@ -112,7 +115,9 @@ def run_job(
                 result.refusals.append(Refusal(entry.file, entry.line, entry.id, reason or "refused"))
             else:
                 result.add(record, tokenizer.unknown(entry.text, entry.language))
-                yield encode_record(record)
+                data = encode_record(record)
+                result.crc32 = zlib.crc32(data, result.crc32)
+                yield data
             if on_clip:
                 on_clip(entry.id, record is None)
 

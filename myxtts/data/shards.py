@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +52,13 @@ def write_whole(path: Path, content: bytes) -> None:
 class ShardReader:
     """Records of several shards by (shard, position); keeps a bounded number of files open; safe for threads."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], still_same: Callable[[], None]) -> None:
+        """`still_same` raises where the folder is another by now; asked when a file that was just opened is read."""
         self._paths = list(paths)
+        self._still_same = still_same
         self._open: OrderedDict[int, Any] = OrderedDict()
+        self._known: set[int] = set()
         self._lock = threading.Lock()
-
-    def __getstate__(self) -> list[Path]:
-        # Open files and locks stay behind when a reader is sent to a worker process.
-        return self._paths
-
-    def __setstate__(self, paths: list[Path]) -> None:
-        self.__init__(paths)  # type: ignore[misc]
 
     def read(self, shard: int, position: int) -> bytes:
         reader = self._reader(shard)
@@ -71,6 +67,9 @@ class ShardReader:
             data: bytes = reader.read([position])[0]
         except (RuntimeError, IndexError, ValueError) as error:
             raise self.damaged(shard, position, str(error)) from error
+        if shard not in self._known:
+            self._still_same()
+            self._known.add(shard)
         return data
 
     def damaged(self, shard: int, position: int, how: str) -> DataError:
@@ -87,6 +86,6 @@ class ShardReader:
                 reader = self._open[shard] = ArrayRecordReader(str(self._paths[shard]), _READER_OPTIONS)
                 if len(self._open) > _OPEN_FILES:
                     # Not closed here: another thread may be reading from it; it is closed with its last reference.
-                    self._open.popitem(last=False)
+                    self._known.discard(self._open.popitem(last=False)[0])
             self._open.move_to_end(shard)
             return reader

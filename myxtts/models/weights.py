@@ -18,13 +18,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, DamagedError
 from myxtts.files import replacing, sync
 
 WEIGHTS_FILE = "model.safetensors"
 PARTIAL_WEIGHTS = WEIGHTS_FILE + ".partial"
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
+_OWN_DIGEST = "manifest_sha256"
 TEXT_WEIGHTS = {"gpt/text_embedding/table": 0, "gpt/text_head/kernel": 1, "gpt/text_head/bias": 0}
 """Weights that have one row (or column) for each text token, and the axis it lies on."""
 
@@ -67,7 +68,7 @@ def save_arrays(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path, partial = folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS
-    with suppress(CheckpointError):  # of a folder that has no manifest yet
+    with suppress(DamagedError):  # of a folder that has no manifest yet
         if partial.is_file() and _described(folder) == partial:
             partial.replace(path)
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
@@ -78,24 +79,38 @@ def save_arrays(
         "weights": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in arrays.items()},
         "metadata": dict(metadata or {}),
     }
+    content = json.loads(json.dumps(manifest))  # as it will be read: tuples are lists, keys are text
     with replacing(folder / MANIFEST_FILE) as part:
-        part.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        part.write_text(json.dumps(content | {_OWN_DIGEST: _own_digest(content)}, indent=1), encoding="utf-8")
     partial.replace(path)
     return path
 
 
 def read_manifest(folder: str | Path) -> WeightsManifest:
-    """The manifest of a folder that `save_arrays` wrote; one that is missing or damaged is a `CheckpointError`."""
+    """The manifest of a folder that `save_arrays` wrote.
+
+    One that is missing or damaged is a `DamagedError`; one that cannot be read just now, a `CheckpointError`.
+    """
     path = Path(folder) / MANIFEST_FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise CheckpointError(
+        raise DamagedError(
             f"{folder} has no {MANIFEST_FILE}", hint="name a folder that myxtts export or import-xtts wrote"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", hint="export the model again") from None
-    if not isinstance(content, dict) or content.get("version") != FORMAT_VERSION:
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} cannot be read: {error}", hint="export the model again") from None
+    if not isinstance(content, dict) or "version" not in content:
+        raise DamagedError(f"{path} is no manifest", hint="export the model again")
+    # Manifests of version 0.1 have none and are not checked.
+    if (own := content.pop(_OWN_DIGEST, None)) is not None and own != _own_digest(content):
+        raise DamagedError(
+            f"{path} is not as it was written: its checksum is wrong",
+            hint=f"copy the whole folder again; if you changed it yourself, remove its {_OWN_DIGEST}",
+        )
+    if content["version"] != FORMAT_VERSION:
         raise CheckpointError(
             f"{path} is not a manifest of version {FORMAT_VERSION}", hint="update myxtts, or export the model again"
         )
@@ -103,22 +118,24 @@ def read_manifest(folder: str | Path) -> WeightsManifest:
         shapes = {name: tuple(about["shape"]) for name, about in content["weights"].items()}
         return WeightsManifest(content["sha256"], shapes, content["metadata"])
     except (AttributeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error!r}", hint="copy the whole folder again") from None
+        raise DamagedError(f"{path} is damaged: {error!r}", hint="copy the whole folder again") from None
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     """All weights of a folder, checked against the manifest."""
     path = _described(Path(folder))
     if path is None:
-        raise CheckpointError(
+        raise DamagedError(
             f"{Path(folder) / WEIGHTS_FILE} is missing, or not the file that its manifest describes",
             hint="copy the whole folder again",
         )
     try:
         with safe_open(path, framework="np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", hint="copy the whole folder again") from None
+    except SafetensorError as error:
+        raise DamagedError(f"{path} cannot be read: {error}", hint="copy the whole folder again") from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
     return arrays
 
 
@@ -183,9 +200,24 @@ def _described(folder: Path) -> Path | None:
     """The file of weights that the folder's manifest describes, by either of its names; None where there is none."""
     digest = read_manifest(folder).sha256
     for path in (folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS):
-        if path.is_file() and _digest(path) == digest:
-            return path
+        try:
+            if path.is_file() and _digest(path) == digest:
+                return path
+        except OSError as error:
+            raise _unreadable(path, error) from error
     return None
+
+
+def _own_digest(manifest: Mapping[str, Any]) -> str:
+    """Of what it says, not of how it is laid out."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"{path} cannot be read: {error.strerror or error}",
+        hint="check the disk, its connection and the file's rights and run the same command again; nothing was changed",
+    )
 
 
 def _digest(path: Path) -> str:

@@ -9,7 +9,7 @@ import logging
 import sys
 from contextlib import suppress
 
-from myxtts.monitoring.terminal import ERRORS, drop_output
+from myxtts.monitoring.terminal import ERRORS, drop_output, escaped
 
 FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
@@ -36,7 +36,7 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self.stream = sys.stderr
         try:
             encoding = getattr(self.stream, "encoding", None) or "utf-8"
-            text = self.format(record)
+            text = escaped(self.format(record))
             self.stream.write(text.encode(encoding, errors=ERRORS).decode(encoding) + "\n")
             self.flush()
         except BrokenPipeError:

@@ -22,6 +22,7 @@ from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
 from myxtts.files import replacing, writing
+from myxtts.monitoring.terminal import escaped
 from myxtts.synthesis.joining import trim_silence
 from myxtts.text.languages import find_language
 
@@ -30,6 +31,8 @@ LATENTS_SUFFIX = ".safetensors"
 LEAST_REFERENCE_SECONDS = 0.5
 MOST_REFERENCE_SECONDS = 30.0
 """More adds nothing and costs time; XTTS v2 reads as much."""
+READ_SECONDS = 2 * MOST_REFERENCE_SECONDS
+"""Of a reference's file, however long it is: silence before the speech may take half of it."""
 _FORMAT = "myxtts-voice-latents-1"
 _SPEAKERS_FORMAT = "myxtts-speakers-1"
 
@@ -81,7 +84,7 @@ def read_reference(clip: str | Path | NDArray[np.float32]) -> NDArray[np.float32
     if isinstance(clip, np.ndarray):
         return checked_reference(clip, "wave")
     try:
-        wave = read_audio(clip, SAMPLE_RATE)
+        wave = read_audio(clip, SAMPLE_RATE, first_s=READ_SECONDS)
     except DataError as error:
         raise SynthesisError(f"reference {error.problem}", hint=error.hint) from error
     return checked_reference(wave, str(clip))
@@ -152,10 +155,12 @@ def load_speakers(folder: Path) -> dict[str, Speaker]:
     if not path.is_file():
         return {}
     arrays, metadata = _open(path, _SPEAKERS_FORMAT, "speakers file", "copy the voice folder again")
-    about = json.loads(metadata["speakers"])
-    return {
-        one["name"]: Speaker(one["name"], one["language"], arrays[f"{number:04d}"]) for number, one in enumerate(about)
-    }
+    try:
+        about = [(escaped(one["name"]), escaped(one["language"])) for one in json.loads(metadata["speakers"])]
+        waves = [arrays[f"{number:04d}"] for number in range(len(about))]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise SynthesisError(f"{path} is no speakers file: {error}", hint="copy the voice folder again") from error
+    return {name: Speaker(name, language, wave) for (name, language), wave in zip(about, waves, strict=True)}
 
 
 def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: str) -> Speaker:

@@ -18,9 +18,10 @@ from myxtts.errors import SynthesisError
 SHORT_CHARS = 12
 """A sentence with fewer letters and digits joins a neighbour: single words are what XTTS voices speak worst."""
 
-_PARAGRAPH = re.compile(r"[^\S\n]*\n\s*")
-_SENTENCE = re.compile(r"[.!?…؟۔]+[\"'”’»)\]]*\s+|[。！？।॥]+[”’」』)]*\s*")
-_CLAUSE = re.compile(r"[,;:،؛][\"'”’»)\]]*\s+|[、，；：]\s*|\s+[-–—]+\s+|[)\]]\s+")
+# A run of marks or spaces is looked at from its first one only: from each of them, the time would grow with its square.
+_PARAGRAPH = re.compile(r"\n\s*")
+_SENTENCE = re.compile(r"(?<![.!?…؟۔])[.!?…؟۔]+[\"'”’»)\]]*\s+|[。！？।॥]+[”’」』)]*\s*")
+_CLAUSE = re.compile(r"[,;:،؛][\"'”’»)\]]*\s+|[、，；：]\s*|(?<!\s)\s+[-–—]+\s+|[)\]]\s+")
 _WORD = re.compile(r"\s+")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'])(?:[A-Za-z]|mr|mrs|ms|dr|prof|st|no|vs|etc|jr|sr|e\.g|i\.e|bzw|usw|z\.b|nr|ca|str)\.\s+$",
@@ -87,7 +88,8 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     after = text[match.end() : match.end() + 1]
     if after.islower():
         return False
-    return match.group().lstrip()[:1] != "." or _ABBREVIATION.search(text[: match.end()][-12:]) is None
+    end = text[max(0, match.end() - 12) : match.end()]
+    return match.group().lstrip()[:1] != "." or _ABBREVIATION.search(end) is None
 
 
 def _belongs_to_previous(text: str, place: int) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from myxtts.errors import ConfigError
 from myxtts.text.languages import CODES, find_language
-from myxtts.text.normalise import dropped, normalise
+from myxtts.text.normalise import dropped, normalise, normalised
 from myxtts.text.vocabulary import FORMAT, SPECIALS, Tokenizer
 
 
@@ -141,7 +141,7 @@ def romanise(text: str, code: str) -> str:
     return text
 
 
-def train_bpe(by_language: dict[str, list[str]], vocab_size: int) -> BpeTokenizer:
+def train_bpe(by_language: dict[str, list[str]], vocab_size: int, between: Callable[[], None]) -> BpeTokenizer:
     from tokenizers import Tokenizer as Bpe
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -152,7 +152,7 @@ def train_bpe(by_language: dict[str, list[str]], vocab_size: int) -> BpeTokenize
             f"--vocab-size is {vocab_size}, must be at least {smallest} (256 bytes and {len(specials)} special tokens)",
             hint="2,000 is a good size for one language",
         )
-    texts = [normalise(text, code) for code in sorted(by_language) for text in by_language[code]]
+    texts = [text for code in sorted(by_language) for text in normalised(by_language[code], code, between)]
     bpe = Bpe(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()

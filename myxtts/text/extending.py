@@ -12,15 +12,21 @@ import itertools
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from myxtts.errors import ConfigError
-from myxtts.text.normalise import normalise
+from myxtts.text.normalise import normalise, normalised
 from myxtts.text.persian import ZWNJ
-from myxtts.text.phonemes import phonemes_of_many
-from myxtts.text.tokenizer import BpeTokenizer, CharacterTokenizer, PhonemeTokenizer, Tokenizer, XttsTokenizer
+from myxtts.text.tokenizer import (
+    BpeTokenizer,
+    CharacterTokenizer,
+    PhonemeTokenizer,
+    Tokenizer,
+    XttsTokenizer,
+    sounds_of,
+)
 from myxtts.text.tokenizer import tokenizer_from_json as from_json
 
 _SHOWN = 40
@@ -54,8 +60,17 @@ class Extension:
         return ", ".join(added) or "nothing"
 
 
-def extend_tokenizer(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], extra_tokens: int = 0) -> Extension:
-    """The vocabulary that a corpus of (text, language code) pairs needs; the same one where nothing is missing."""
+def extend_tokenizer(
+    tokenizer: Tokenizer,
+    pairs: Iterable[tuple[str, str]],
+    extra_tokens: int = 0,
+    *,
+    between: Callable[[], None] = lambda: None,
+) -> Extension:
+    """The vocabulary that a corpus of (text, language code) pairs needs; the same one where nothing is missing.
+
+    `between` is called every few texts and pieces; what it raises ends the work.
+    """
     by_language: dict[str, list[str]] = {}
     for text, code in pairs:
         by_language.setdefault(code, []).append(text)
@@ -65,9 +80,9 @@ def extend_tokenizer(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], ext
                 f"--extra-tokens is {extra_tokens}, and the voice reads {tokenizer.frontend}, not byte-pair pieces",
                 hint="leave --extra-tokens out: missing characters are added by themselves",
             )
-        return _extended_symbols(tokenizer, by_language)
+        return _extended_symbols(tokenizer, by_language, between)
     assert isinstance(tokenizer, (BpeTokenizer, XttsTokenizer))
-    return _extended_bpe(tokenizer, by_language, extra_tokens)
+    return _extended_bpe(tokenizer, by_language, extra_tokens, between)
 
 
 def old_ids(old: Sequence[str], new: Sequence[str], old_rows: int) -> list[int | None]:
@@ -81,12 +96,14 @@ def old_ids(old: Sequence[str], new: Sequence[str], old_rows: int) -> list[int |
     return kept + list(range(len(new), old_rows))
 
 
-def _extended_symbols(tokenizer: PhonemeTokenizer | CharacterTokenizer, texts: dict[str, list[str]]) -> Extension:
+def _extended_symbols(
+    tokenizer: PhonemeTokenizer | CharacterTokenizer, texts: dict[str, list[str]], between: Callable[[], None]
+) -> Extension:
     languages = tuple(code for code in sorted(texts) if code not in tokenizer.languages)
     seen: set[str] = set()
     for code, own in texts.items():
-        plain = [normalise(text, code) for text in own]
-        seen.update(*(phonemes_of_many(plain, code) if isinstance(tokenizer, PhonemeTokenizer) else plain))
+        written = sounds_of if isinstance(tokenizer, PhonemeTokenizer) else normalised
+        seen.update(*written(own, code, between))
     speakable = {sign for sign in seen if isinstance(tokenizer, PhonemeTokenizer) or _is_written(sign)}
     characters = tuple(sorted(speakable - set(tokenizer.symbols)))
     if not languages and not characters:
@@ -96,7 +113,12 @@ def _extended_symbols(tokenizer: PhonemeTokenizer | CharacterTokenizer, texts: d
     return Extension(extended, languages, characters)
 
 
-def _extended_bpe(tokenizer: BpeTokenizer | XttsTokenizer, texts: dict[str, list[str]], extra_tokens: int) -> Extension:
+def _extended_bpe(
+    tokenizer: BpeTokenizer | XttsTokenizer,
+    texts: dict[str, list[str]],
+    extra_tokens: int,
+    between: Callable[[], None],
+) -> Extension:
     content = json.loads(json.dumps(tokenizer.as_json()))
     definition: dict[str, Any] = content.get("bpe", content)
     vocabulary = _Vocabulary(definition, set(tokenizer.tokens()), tokenizer.size)
@@ -104,7 +126,11 @@ def _extended_bpe(tokenizer: BpeTokenizer | XttsTokenizer, texts: dict[str, list
     for code in languages:
         vocabulary.add_special(f"[{code}]")
     write = tokenizer.written if isinstance(tokenizer, XttsTokenizer) else normalise
-    written = [write(text, code) for code in sorted(texts) for text in texts[code]]
+    written = []
+    for code in sorted(texts):
+        for text in texts[code]:
+            between()
+            written.append(write(text, code))
     signs = {sign for text in written for sign in text}
     characters: tuple[str, ...] = ()
     if isinstance(tokenizer, XttsTokenizer):
@@ -116,7 +142,7 @@ def _extended_bpe(tokenizer: BpeTokenizer | XttsTokenizer, texts: dict[str, list
         definition["myxtts_characters"] = "".join(sorted(set(definition["myxtts_characters"]) | signs))
     pieces: tuple[str, ...] = ()
     if extra_tokens:
-        pieces = vocabulary.continue_merges(_words(definition, written), extra_tokens)
+        pieces = vocabulary.continue_merges(_words(definition, written), extra_tokens, between)
     if content == tokenizer.as_json():
         return Extension(tokenizer)
     return Extension(from_json(content), languages, characters, pieces)
@@ -139,12 +165,15 @@ class _Vocabulary:
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         self._definition["added_tokens"].append({"id": self.add(name), "content": name, **flags, "special": True})
 
-    def continue_merges(self, words: Counter[tuple[str, ...]], count: int) -> tuple[str, ...]:
+    def continue_merges(
+        self, words: Counter[tuple[str, ...]], count: int, between: Callable[[], None]
+    ) -> tuple[str, ...]:
         """Merge the commonest neighbours until `count` pieces are new or no two neighbours occur twice."""
         added: list[str] = []
         as_pairs = bool(self._model["merges"]) and not isinstance(self._model["merges"][0], str)
         merging = _Merging(words)
         while len(added) < count and (pair := merging.commonest()) is not None:
+            between()
             merging.merge(pair)
             self._model["merges"].append(list(pair) if as_pairs else " ".join(pair))
             joined = pair[0] + pair[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from babel.dates import get_month_names
@@ -42,6 +43,7 @@ _DROPPED = ("Cc", "Cs", "Co", "Cn")
 _SPACES = re.compile(r"\s+")
 _SPACE_BEFORE_MARK = re.compile(r"\s+(?=[,;:.!?)](?:[\s,;:.!?)\"']|$))")
 
+# A run of digits is looked at from its first one only: from each of them, the time would grow with its square.
 _GROUPED = {
     ".": re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)"),
     ",": re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?!\d|\.\d)"),
@@ -65,6 +67,13 @@ def normalise(text: str, language: str) -> str:
         if text == before:
             break
     return text
+
+
+def normalised(texts: Iterable[str], language: str, between: Callable[[], None]) -> Iterator[str]:
+    """`normalise` of many texts; `between` is called before each, and may end it."""
+    for text in texts:
+        between()
+        yield normalise(text, language)
 
 
 def dropped(text: str) -> set[str]:
@@ -153,14 +162,14 @@ def _expand_numbers(text: str, language: Language) -> str:
     text = _GROUPED[language.decimal_mark].sub(lambda match: re.sub(r"[.,]", "", match.group()), text)
     text = _expand_money(text, code)
     if code in tables.PERCENT_FIRST:
-        text = re.sub(r"(\d+(?:[.,]\d+)?)\s?%", _glued(tables.SYMBOLS[code]["%"], code) + r"\1", text)
+        text = re.sub(r"(?<!\d)(\d+(?:[.,]\d+)?)\s?%", _glued(tables.SYMBOLS[code]["%"], code) + r"\1", text)
     endings = tables.ORDINAL_ENDINGS.get(code)
     if endings:
         text = re.sub(
             rf"(?<![\d.,])(\d{{1,9}}){endings}", lambda m: _glued(numbers.ordinal(int(m[1]), code), code), text
         )
     text = re.sub(
-        rf"(\d+)[{'.,' if code == 'fa' else re.escape(language.decimal_mark)}](\d+)",
+        rf"(?<!\d)(\d+)[{'.,' if code == 'fa' else re.escape(language.decimal_mark)}](\d+)",
         lambda m: _glued(numbers.decimal(m[1], m[2], code), code),
         text,
     )

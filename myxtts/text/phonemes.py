@@ -113,15 +113,16 @@ def _sounds(wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 def _joined(runs: list[tuple[str, str]], sounds: dict[tuple[str, str], str]) -> str:
     parts = [sounds[voice, run] if voice else run for voice, run in runs]
-    text = ""
+    joined: list[str] = []
+    last, quoted = "", False
     for part in parts:
         if not part:
             continue
         # A mark sits on the word before it; an opening one on the word after it.
-        glued = not text or part in ",;:.!?)" or text[-1] in "(¡¿" or (part == '"' and text.count('"') % 2)
-        opened = text.endswith('"') and text.count('"') % 2 == 1
-        text += part if glued or opened else f" {part}"
-    return text
+        glued = not last or part in ",;:.!?)" or last in "(¡¿" or (quoted and '"' in (part, last))
+        joined += [part] if glued else [" ", part]
+        last, quoted = part[-1], quoted ^ (part.count('"') % 2 == 1)
+    return "".join(joined)
 
 
 def _runs(text: str, language: str) -> list[tuple[str, str]]:

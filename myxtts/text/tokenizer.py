@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from myxtts.errors import ConfigError
 from myxtts.text.bpe import BpeTokenizer, XttsTokenizer, train_bpe
 from myxtts.text.languages import CODES, find_language
-from myxtts.text.normalise import dropped, normalise
+from myxtts.text.normalise import dropped, normalise, normalised
 from myxtts.text.phonemes import PUNCTUATION, phonemes, phonemes_of_many, unspoken
 from myxtts.text.vocabulary import FORMAT, SPECIALS, UNKNOWN, Frontend, Tokenizer
 
@@ -37,6 +37,7 @@ __all__ = [
 
 FRONTENDS: tuple[Frontend, ...] = ("phonemes", "characters", "bpe")
 
+_TEXTS_AT_ONCE = 64
 _BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 _ASCII = "abcdefghijklmnopqrstuvwxyz"
 # What espeak writes for English and Persian, so that a vocabulary made from a few clips can read any text of theirs.
@@ -175,23 +176,40 @@ def tokenizer_from_json(content: Any) -> Tokenizer:
     raise _no_such_frontend(frontend)
 
 
-def train_tokenizer(frontend: str, pairs: Iterable[tuple[str, str]], vocab_size: int = 2000) -> Tokenizer:
-    """A tokenizer for a corpus of (text, language) pairs. The same corpus gives the same vocabulary."""
+def train_tokenizer(
+    frontend: str,
+    pairs: Iterable[tuple[str, str]],
+    vocab_size: int = 2000,
+    *,
+    between: Callable[[], None] = lambda: None,
+) -> Tokenizer:
+    """A tokenizer for a corpus of (text, language) pairs. The same corpus gives the same vocabulary.
+
+    `between` is called every few texts, of which there may be a million; what it raises ends the training.
+    """
     if frontend not in FRONTENDS:
         raise _no_such_frontend(frontend)
     by_language: dict[str, list[str]] = {}
     for text, language in pairs:
         by_language.setdefault(find_language(language).code, []).append(text)
     if frontend == "bpe":
-        return train_bpe(by_language, vocab_size)
+        return train_bpe(by_language, vocab_size, between)
     if frontend == "characters":
-        seen = {sign for code, texts in by_language.items() for text in texts for sign in normalise(text, code)}
+        seen: set[str] = set()
+        for code, texts in by_language.items():
+            seen.update(*normalised(texts, code, between))
         return CharacterTokenizer(sorted(seen | set(f" {_ASCII}{PUNCTUATION}")))
     seen = set(f" {_COMMON_PHONEMES}{PUNCTUATION}")
     for code, texts in by_language.items():
-        for sounds in phonemes_of_many([normalise(text, code) for text in texts], code):
+        for sounds in sounds_of(texts, code, between):
             seen.update(sounds)
     return PhonemeTokenizer(sorted(seen))
+
+
+def sounds_of(texts: Sequence[str], code: str, between: Callable[[], None]) -> Iterator[str]:
+    """The phonemes of many texts, some dozens at a time."""
+    for first in range(0, len(texts), _TEXTS_AT_ONCE):
+        yield from phonemes_of_many(list(normalised(texts[first : first + _TEXTS_AT_ONCE], code, between)), code)
 
 
 def _no_such_frontend(frontend: object) -> ConfigError:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
+
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+"""What NumPy and zipfile raise for a kept file with a flipped bit, one kind for each place that it may be in."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the task, how much is done and how much there is."""
@@ -272,7 +276,7 @@ def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
     try:
         with np.load(path) as stored:
             return [stored[name] for name in names]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         logger.warning("%s cannot be read (%s): the corpus is aligned again", path, error)
         return None
 

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from myxtts.config import earlier
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, DamagedError
 from myxtts.files import replacing, sync
 from myxtts.models.weights import MANIFEST_FILE, read_arrays, read_manifest, save_arrays
 
@@ -74,14 +74,14 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint and verify it; a damaged one is a `CheckpointError` that says what is wrong with it."""
+    """Read a checkpoint and verify it; a damaged one is a `DamagedError` that says what is wrong with it."""
     try:
         arrays = {earlier.checkpoint_name(name): value for name, value in read_arrays(path).items()}
         metadata = read_manifest(path).metadata
         return Checkpoint(step=metadata["step"], arrays=arrays, state=earlier.settings_of(metadata["state"]))
-    except (CheckpointError, KeyError, TypeError) as error:
-        reason = error.problem if isinstance(error, CheckpointError) else f"its manifest lacks {error}"
-        raise CheckpointError(
+    except (DamagedError, AttributeError, KeyError, TypeError) as error:
+        reason = error.problem if isinstance(error, DamagedError) else f"its manifest lacks {error}"
+        raise DamagedError(
             f"checkpoint {path} is damaged: {reason}", hint="the one before it is used by itself"
         ) from error
 
@@ -90,13 +90,13 @@ def load_latest(folder: Path) -> Checkpoint | None:
     """The newest checkpoint that is whole; none is `None`.
 
     A damaged one is reported and the one before it used. It is then set aside: the run goes on from a lower step, and
-    by its number it would be the newest for good.
+    by its number it would be the newest for good. One that cannot be read just now is an error, and stays where it is.
     """
-    damaged: dict[Path, CheckpointError] = {}
+    damaged: dict[Path, DamagedError] = {}
     for path in reversed(list_checkpoints(folder)):
         try:
             checkpoint = load_checkpoint(path)
-        except CheckpointError as error:
+        except DamagedError as error:
             logger.warning("%s; trying the one before it", error.problem)
             damaged[path] = error
             continue
@@ -168,7 +168,7 @@ def _rotate(folder: Path, keep: int, *, written: Path) -> None:
 def _is_whole(path: Path) -> bool:
     try:
         load_checkpoint(path)
-    except CheckpointError:
+    except DamagedError:
         return False
     return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.presets import not_given
 from myxtts.config.training import FROM_SCRATCH, VOICE_PARTS, VoicePart
 from myxtts.data.corpora import list_corpus
+from myxtts.data.prepare import PreparingStopped
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
@@ -214,10 +215,12 @@ def check_parts(spec: StageSpec, parts: Iterable[str], where: str) -> None:
         )
 
 
-def first_tokenizer(config: XTTSConfig, folder: RunFolder) -> Tokenizer | None:
+def first_tokenizer(
+    config: XTTSConfig, folder: RunFolder, should_stop: Callable[[], bool] = lambda: False
+) -> Tokenizer | None:
     """The tokenizer to prepare the corpus with: the run's own once it has begun, else the voice's, grown.
 
-    None for a run that starts from nothing and makes its own.
+    None for a run that starts from nothing and makes its own; `PreparingStopped` soon after `should_stop` says so.
     """
     if config.training.init_from is None:
         return None
@@ -229,7 +232,12 @@ def first_tokenizer(config: XTTSConfig, folder: RunFolder) -> Tokenizer | None:
         Path(config.data.train_data), corpus_format=config.data.corpus_format, language=config.data.language
     )
     pairs = [(entry.text, entry.language) for entry in listing.entries]
-    extension = extend_tokenizer(voice.tokenizer, pairs, config.data.extra_tokens)
+
+    def stop_if_asked() -> None:
+        if should_stop():
+            raise PreparingStopped
+
+    extension = extend_tokenizer(voice.tokenizer, pairs, config.data.extra_tokens, between=stop_if_asked)
     if extension:
         sizes = f"{voice.tokenizer.size} -> {extension.tokenizer.size} tokens"
         logger.info("Vocabulary of the voice, %s; added: %s", sizes, extension.describe())

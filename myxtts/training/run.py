@@ -108,11 +108,11 @@ def _run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFo
 
 
 def _report(folder: RunFolder) -> None:
-    """A warning where it cannot be written: it must not hide what the run ended with."""
+    """A warning where it cannot be made: it must not hide what the run ended with."""
     try:
         logger.info("Report: %s", write_report(folder.path))
-    except OSError as error:
-        logger.warning("report.html cannot be written to %s: %s", folder.path, error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, what the run ended with is said
+        logger.warning("report.html cannot be written to %s: %s: %s", folder.path, type(error).__name__, error)
 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
@@ -176,7 +176,7 @@ class TrainingRun:
         from myxtts.training.stage_data import Corpus
 
         assert config.data.train_data is not None
-        given = initial_voice.first_tokenizer(config, self._folder)
+        given = initial_voice.first_tokenizer(config, self._folder, self._should_stop)
         train = prepare(config.data.train_data, config.data, self._preparing, given, should_stop=self._should_stop)
         held_out = train
         learnt, kept = train.split()

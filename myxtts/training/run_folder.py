@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import logging
@@ -11,18 +10,18 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from myxtts.config import earlier
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values
+from myxtts.config.strict_yaml import read_strict_yaml
 from myxtts.config.training import Stage
-from myxtts.errors import CheckpointError, TrainingError
+from myxtts.errors import CheckpointError, ConfigError, TrainingError
+from myxtts.files import try_lock, writing
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
 from myxtts.training.stages import STAGE_NAMES
@@ -79,32 +78,15 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder; a second run in it is refused. The lock goes with the process, however it ends."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise TrainingError(
-                f"run folder {self.path} cannot be written: {error.strerror}", hint="choose another --run-dir"
-            ) from error
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise TrainingError(
-                    f"another run (process {owner}) is writing {self.path}",
-                    hint=f"wait for it, stop it, or choose another --run-dir; watch it: myxtts monitor {self.path}",
-                ) from None
-            except OSError as error:  # a network's file system, mostly
-                logger.warning(
-                    "%s cannot be locked (%s): see to it that no second run writes it", self.path, error.strerror
-                )
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        """Hold all that the run writes, its checkpoints wherever they are; a second run in any of it is refused.
+
+        The locks go with the process, however it ends.
+        """
+        with ExitStack() as held:
+            held.enter_context(_locked(self.path, "--run-dir"))
+            if not _is_same(self.path, self._checkpoints):
+                held.enter_context(_locked(self._checkpoints, "--checkpoint-dir"))
             yield
-        finally:
-            os.close(descriptor)
 
     def has_saved(self) -> bool:
         """Whether a run got as far as saving something here, which another one must fit to be its continuation."""
@@ -114,8 +96,8 @@ class RunFolder:
     def saved_settings(self) -> dict[str, Any]:
         """The settings of `config.yaml`, by part."""
         try:
-            saved = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            saved = read_strict_yaml(self.config)
+        except ConfigError:
             saved = None
         if not isinstance(saved, dict):
             raise CheckpointError(
@@ -145,6 +127,35 @@ class RunFolder:
                 hint="free disk space there, or choose another --run-dir instead of --fresh",
             ) from error
         return aside
+
+
+@contextmanager
+def _locked(folder: Path, flag: str) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise TrainingError(f"{folder} cannot be written: {error.strerror}", hint=f"choose another {flag}") from error
+    try:
+        with writing(folder, hint=disk_full_hint(flag)):
+            is_ours = try_lock(descriptor, folder / ".lock")
+        if not is_ours:
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            watch = f"; watch it: myxtts monitor {folder}" if flag == "--run-dir" else ""
+            raise TrainingError(
+                f"another run (process {owner}) is writing {folder}",
+                hint=f"wait for it, stop it, or choose another {flag}{watch}",
+            )
+        with writing(folder, hint=disk_full_hint(flag)):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
 
 
 _MAY_CHANGE = {

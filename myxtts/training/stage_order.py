@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from myxtts.config.training import Stage
-from myxtts.errors import CheckpointError
+from myxtts.errors import CheckpointError, DamagedError
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import VOICE_FOLDER, load_parts, voice_manifest
@@ -119,7 +119,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
         try:
             metadata = read_manifest(path).metadata
             return metadata["step"], metadata["state"].get("total_steps", metadata["step"])
-        except (CheckpointError, KeyError):
+        except (DamagedError, KeyError):
             continue
     return None
 

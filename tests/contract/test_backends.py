@@ -14,7 +14,7 @@ from myxtts.runtime.inventory import Gpu, Inventory, simulated_inventory
 from myxtts.runtime.memory import PROCESS, watched_memory_mb
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from tests.fakes.tf_config import FakeTfConfig
-from tests.processes import run_script
+from tests.processes import run_program
 
 
 @dataclass
@@ -180,71 +180,28 @@ def test_a_tensorflow_without_cuda_beside_a_driver_with_gpus_is_named() -> None:
     assert "myxtts[gpu]" in error.value.hint
 
 
-REAL = """
-import json, tensorflow as tf
-from myxtts.runtime.apply import apply_plan, applied_plan
-from myxtts.runtime.inventory import find_inventory
-from myxtts.runtime.plan import DeviceRequest, plan_devices
-plan = plan_devices(DeviceRequest({request}), find_inventory({simulate}))
-apply_plan(plan)
-apply_plan(plan)
-assert applied_plan() is plan
-placed = {{}}
-for role in plan.roles:
-    with tf.device(role.name):
-        placed[role.role] = tf.random.uniform([2]).backing_device
-cpus = tf.config.list_logical_devices("CPU")
-print(json.dumps([plan.mode, placed, len(cpus), tf.config.get_soft_device_placement()]))
-"""
-
-
 def test_real_tensorflow_without_a_gpu_trains_on_the_cpu() -> None:
-    output = run_script(REAL.format(request="", simulate=0))
+    output = run_program("devices", "placed", "{}", "0")
 
     assert '"cpu"' in output
     assert "CPU:0" in output
 
 
 def test_real_tensorflow_places_swapped_simulated_gpus_by_physical_number() -> None:
-    output = run_script(REAL.format(request="data_gpu=3, model_gpu=1", simulate=4))
+    output = run_program("devices", "placed", '{"data_gpu": 3, "model_gpu": 1}', "4")
 
     assert '["dual", {"data": "/job:localhost/replica:0/task:0/device:CPU:2", ' in output
     assert '"model": "/job:localhost/replica:0/task:0/device:CPU:1"}, 3, false]' in output
 
 
 def test_real_tensorflow_initialised_by_the_caller_is_an_error_that_says_so() -> None:
-    output = run_script(
-        """
-import tensorflow as tf
-tf.constant(1)
-from myxtts.errors import DeviceError
-from myxtts.runtime.apply import apply_plan
-from myxtts.runtime.inventory import simulated_inventory
-from myxtts.runtime.plan import DeviceRequest, plan_devices
-try:
-    apply_plan(plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), simulated_inventory(2)))
-except DeviceError as error:
-    print(error)
-"""
-    )
+    output = run_program("devices", "used_before_the_plan")
 
     assert "TensorFlow was already initialised by this program" in output
     assert "call early_gpu_configuration() first" in output
 
 
 def test_a_missing_device_name_fails_instead_of_running_elsewhere() -> None:
-    output = run_script(
-        """
-import tensorflow as tf
-from myxtts.utils.commons import early_gpu_configuration
-assert early_gpu_configuration(data_gpu=0, model_gpu=1)
-try:
-    with tf.device("/GPU:0"):
-        tf.random.uniform([2])
-except Exception as error:
-    print(type(error).__name__)
-""",
-        MYXTTS_SIMULATE_GPUS="2",
-    )
+    output = run_program("devices", "device_that_is_not_there", MYXTTS_SIMULATE_GPUS="2")
 
     assert "InvalidArgumentError" in output

@@ -10,7 +10,7 @@ import tensorflow as tf
 from myxtts.models.speaker_encoder import BatchNorm
 from tests.contract import gpt_cases, layer_cases
 from tests.contract.layer_cases import LayerCase
-from tests.processes import run_script
+from tests.processes import run_program
 
 CASES = [*layer_cases.CASES, *gpt_cases.CASES]
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -95,16 +95,7 @@ def test_four_shapes_are_traced_four_times_at_most(case: LayerCase) -> None:
 
 
 def test_variables_live_on_the_device_they_were_built_under() -> None:
-    script = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tests.contract.test_layers_contract import CASES
-with tf.device("/CPU:1"):
-    layers = [case.build() for case in CASES]
-print(sorted({weight.value.device.rsplit("/", 1)[-1] for layer in layers for weight in layer.weights}))
-"""
-    assert run_script(script).strip() == "['device:CPU:1']"
+    assert run_program("devices", "layers_on_the_second_device").strip() == "['device:CPU:1']"
 
 
 def test_a_batch_that_is_not_finite_leaves_the_statistics_of_a_norm_as_they_were() -> None:

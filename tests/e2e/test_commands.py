@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.processes import myxtts, run, run_script
-
-HELP_WITHOUT_TENSORFLOW = """
-import sys
-from myxtts.cli.main import main
-try:
-    main({arguments})
-except SystemExit as end:
-    assert end.code in (0, None), end.code
-heavy = {{"tensorflow", "keras", "torch"}} & set(sys.modules)
-assert not heavy, heavy
-"""
+from tests.processes import myxtts, run, run_program
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["validate", "--help"], ["doctor"]])
 def test_help_and_doctor_import_no_tensorflow(arguments: list[str]) -> None:
-    run_script(HELP_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
+    run_program("commands", "without_tensorflow", "0", json.dumps(arguments), fresh=True)
 
 
 def test_a_dry_run_imports_no_tensorflow_before_or_after_the_plan() -> None:
-    run_script(HELP_WITHOUT_TENSORFLOW.format(arguments=["train", "--dry-run", "--simulate-gpus", "2"]), fresh=True)
+    arguments = ["train", "--dry-run", "--simulate-gpus", "2"]
+    run_program("commands", "without_tensorflow", "0", json.dumps(arguments), fresh=True)
 
 
 def test_the_documented_flags_are_all_there() -> None:
@@ -132,18 +123,6 @@ def test_an_ascii_terminal_does_not_kill_persian_text(tmp_path: Path) -> None:
 
 
 def test_without_tensorflow_the_error_names_the_extra() -> None:
-    output = run_script(
-        """
-import sys
-sys.modules["tensorflow"] = None  # what an import finds where it is not installed
-from myxtts.errors import MissingDependencyError
-from myxtts.runtime.backend import import_tensorflow
-try:
-    import_tensorflow()
-except MissingDependencyError as error:
-    print(error)
-""",
-        fresh=True,
-    )
+    result = run("-m", "tests.programs", "commands", "where_tensorflow_is_missing", "validate", "--simulate-gpus", "2")
 
-    assert "pip install 'myxtts[cpu]'" in output
+    assert "pip install 'myxtts[cpu]'" in result.stdout + result.stderr

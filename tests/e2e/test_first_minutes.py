@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -15,9 +16,10 @@ import pytest
 
 from myxtts.cli.commands import COMMANDS
 from myxtts.cli.main import main, overview
-from tests.processes import ROOT, myxtts, run, run_script
+from tests.processes import ROOT, myxtts, run, run_program
 
 ESCAPE = "\x1b"
+PROGRAM = ("-m", "tests.programs", "commands")
 
 
 def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -48,19 +50,8 @@ def test_every_commands_help_has_an_example_on_a_line_of_its_own(
 
 
 def test_no_help_and_no_completion_imports_tensorflow() -> None:
-    run_script(
-        f"""
-import sys
-from myxtts.cli.main import main
-for arguments in [*([name, "--help"] for name in {list(COMMANDS)}), ["completion", "bash"]]:
-    try:
-        main(arguments)
-    except SystemExit as end:
-        assert end.code in (0, None), end.code
-assert not {{"tensorflow", "keras", "torch"}} & set(sys.modules)
-""",
-        fresh=True,
-    )
+    commands = [*([name, "--help"] for name in COMMANDS), ["completion", "bash"]]
+    run_program("commands", "without_tensorflow", "0", *map(json.dumps, commands), fresh=True)
 
 
 def completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -109,12 +100,7 @@ def test_zsh_is_asked_for_the_word_under_the_cursor_and_falls_back_to_files(caps
 
 
 def test_training_without_tensorflow_names_the_extra() -> None:
-    result = run(
-        "-c",
-        "import sys; sys.modules['tensorflow'] = None\n"
-        "from myxtts.cli.main import main\n"
-        "sys.exit(main(['train', '--train-data', 'docs']))",
-    )
+    result = run(*PROGRAM, "where_tensorflow_is_missing", "train", "--train-data", "docs")
 
     assert result.returncode == 1
     assert "pip install 'myxtts[cpu]'" in result.stderr
@@ -139,12 +125,8 @@ def interrupted_after(line: str, *arguments: str) -> tuple[int, str]:
 
 
 def test_ctrl_c_ends_a_command_with_one_line() -> None:
-    waiting = (
-        "import sys\nfrom myxtts.cli.main import main\nprint('ready', flush=True)\n"
-        "sys.exit(main(['synth', '-', '--voice', 'runs/none']))"  # `-` waits for a text on standard input
-    )
-
-    code, written = interrupted_after("ready", "-c", waiting)
+    # `-` waits for a text on standard input.
+    code, written = interrupted_after("ready", *PROGRAM, "waiting", "synth", "-", "--voice", "runs/none")
 
     # Python ends itself with the signal where the interrupt fell into an exec of its own; a shell sees 130 then too.
     assert code in (130, -signal.SIGINT)
@@ -152,14 +134,7 @@ def test_ctrl_c_ends_a_command_with_one_line() -> None:
 
 
 def test_ctrl_c_ends_a_computation_that_does_not_return() -> None:
-    computing = (
-        "import hashlib\nfrom myxtts.cli.interrupt import ended_by_ctrl_c\n"
-        "with ended_by_ctrl_c(130, grace_s=0.1):\n"
-        "    print('ready', flush=True)\n"
-        "    hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # minutes, without a look at signals
-    )
-
-    assert interrupted_after("ready", "-c", computing) == (130, "interrupted\n")
+    assert interrupted_after("ready", *PROGRAM, "computing") == (130, "interrupted\n")
 
 
 def in_a_terminal(*arguments: str, **environment: str) -> str:
@@ -202,21 +177,14 @@ def test_persian_text_is_shown_where_it_can_be_and_escaped_where_it_cannot() -> 
 
 
 def test_the_log_takes_persian_text_on_any_terminal() -> None:
-    script = (
-        "import logging\nfrom myxtts.monitoring.log import setup_logging\n"
-        "setup_logging()\nlogging.getLogger('myxtts.any').info('سلام · dual')"
+    assert run(*PROGRAM, "logging_persian", PYTHONIOENCODING="utf-8").stderr.endswith("سلام · dual\n")
+    assert run(*PROGRAM, "logging_persian", PYTHONIOENCODING="ascii").stderr.endswith(
+        "\\u0633\\u0644\\u0627\\u0645 - dual\n"
     )
-
-    assert run("-c", script, PYTHONIOENCODING="utf-8").stderr.endswith("سلام · dual\n")
-    assert run("-c", script, PYTHONIOENCODING="ascii").stderr.endswith("\\u0633\\u0644\\u0627\\u0645 - dual\n")
 
 
 def test_a_line_reaches_a_pipe_when_it_is_said() -> None:
-    script = (
-        "import sys, time\nfrom myxtts.monitoring.terminal import write_any_character\n"
-        "write_any_character()\nprint('said')\ntime.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, *PROGRAM, "saying_a_line"], cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         process.kill()

@@ -23,17 +23,8 @@ from myxtts.cli.flags import parse_options
 from myxtts.cli.main import main
 from myxtts.cli.synth import SynthOptions, current_flags, numbered, read_texts, refuse_early
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError, UsageError
-from tests.processes import ROOT, myxtts, run_script
+from tests.processes import ROOT, myxtts, run_program
 from tests.unit.test_initial_voice import write_voice
-
-WRONG_WITHOUT_TENSORFLOW = """
-import sys
-from myxtts.cli.main import main
-code = main({arguments})
-assert code == 1, code
-heavy = {{"tensorflow", "keras", "torch"}} & set(sys.modules)
-assert not heavy, heavy
-"""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +48,7 @@ assert not heavy, heavy
     ],
 )
 def test_what_is_wrong_is_said_before_tensorflow_is_loaded(arguments: list[str]) -> None:
-    run_script(WRONG_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
+    run_program("commands", "without_tensorflow", "1", json.dumps(arguments), fresh=True)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +176,7 @@ def test_an_empty_corpus_is_named_before_tensorflow_is_loaded(tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     arguments = ["evaluate", str(voice), "--data", str(tmp_path / "empty"), "--all-clips"]
 
-    run_script(WRONG_WITHOUT_TENSORFLOW.format(arguments=arguments), fresh=True)
+    run_program("commands", "without_tensorflow", "1", json.dumps(arguments), fresh=True)
 
 
 def test_a_voice_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -255,26 +246,10 @@ def test_a_demo_of_no_or_of_endless_minutes_is_refused(minutes: float) -> None:
         DemoOptions(minutes=minutes)
 
 
-DEMO_THAT_WAITS = """
-import sys
-from myxtts.cli.demo import run_training
-run_training([sys.executable, "-c", sys.argv[1]], 1.0)
-"""
-CHILD_THAT_SAVES = """
-import pathlib, signal, sys, time
-def save(*_):
-    pathlib.Path({saved!r}).write_text("saved")
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-print("ready", flush=True)
-time.sleep(60)
-"""
-
-
 def test_a_demo_that_is_terminated_lets_its_training_save_and_fails(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
-    child = CHILD_THAT_SAVES.format(saved=str(saved))
-    demo = subprocess.Popen([sys.executable, "-c", DEMO_THAT_WAITS, child], stdout=subprocess.PIPE, cwd=ROOT)
+    command = [sys.executable, "-m", "tests.programs", "commands", "demo_that_waits", str(saved)]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
     assert demo.stdout is not None
     assert demo.stdout.readline() == b"ready\n"
 

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from tests.processes import run, run_forked, run_script
-
-TOO_MUCH = """
-from myxtts.cli import validate
-
-validate.TRANSFER_MB = 2**28  # more than any address space
-check = validate.DualPipelineCheck(validate.ValidateOptions(simulate_gpus=2))
-parts = [("first", check.prerequisites), ("second", check.placement), ("third", check.transfer)]
-print("exit code", validate.run_parts(parts))
-"""
-
-TOO_FEW_STEPS = """
-from myxtts.cli import validate
-
-validate.TRAINING_STEPS["gpt"] = 1  # one loss does not fall
-check = validate.DualPipelineCheck(validate.ValidateOptions(simulate_gpus=2))
-parts = [check.prerequisites, check.placement, check.model_creation, check.training]
-print("exit code", validate.run_parts([(part.__name__, part) for part in parts]))
-"""
+from tests.processes import run, run_forked, run_program
 
 
 def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> None:
@@ -44,7 +26,7 @@ def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> N
 
 
 def test_a_stage_that_does_not_learn_fails_the_check_by_its_name() -> None:
-    output = run_script(TOO_FEW_STEPS)
+    output = run_program("commands", "a_stage_of_one_step")
 
     assert "   ok    codec: loss" in output
     assert "   FAIL  stage gpt: the loss did not fall" in output
@@ -62,7 +44,7 @@ def test_without_gpus_it_exits_1_with_the_cause_and_the_way_to_try_it() -> None:
 
 
 def test_an_error_of_tensorflow_fails_its_part_in_one_line() -> None:
-    output = run_script(TOO_MUCH)
+    output = run_program("commands", "a_transfer_that_is_too_large")
 
     failed = output.split("\n3. third...\n")[1].splitlines()
     assert failed[0].startswith("   FAIL  TensorFlow: ")

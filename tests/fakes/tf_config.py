@@ -1,7 +1,9 @@
 """A recording stand-in for `tf.config` with as many GPUs as a test wants.
 
 The only fake in the project, because no machine of ours has a GPU. `tests/contract/test_tf_config_fake.py` runs the
-same cases against it and against the real `tf.config`, so that it cannot drift from what TensorFlow does.
+same cases against it and against the real `tf.config` of the installed TensorFlow: what is in those cases cannot drift
+unnoticed, what is not can. Which logical GPUs the runtime makes and how much memory it counts is believed here, and
+shown only by `pytest -m gpu` on a machine that has some.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ class _Experimental:
     owner: FakeTfConfig
 
     def set_memory_growth(self, device: PhysicalDevice, enable: bool) -> None:
-        if device.device_type != "GPU":
-            raise ValueError("Cannot set memory growth on non-GPU and non-Pluggable devices")
+        self.owner.refuse_unknown(device)
         if self.owner.virtual.get(device):
             raise ValueError("Cannot set memory growth on device when virtual devices configured")
+        if device.device_type != "GPU":
+            raise ValueError("Cannot set memory growth on non-GPU and non-Pluggable devices")
         if self.owner.growth.get(device) == enable:
             return
         self.owner.refuse_if_initialised("Physical")
@@ -83,8 +86,8 @@ class FakeTfConfig:
         self._physical = {kind: list(devices) for kind, devices in self.visible.items()}
 
     def initialise(self) -> None:
-        growing = {self.growth.get(gpu, False) for gpu in self.visible["GPU"]}
-        if len(growing) > 1:
+        growing = {self.growth.get(gpu) for gpu in self.visible["GPU"]}
+        if len(growing) > 1 and not any(gpu in self.virtual for gpu in self.visible["GPU"]):
             raise ValueError("Memory growth cannot differ between GPU devices")
         self.initialised = True
 
@@ -92,10 +95,20 @@ class FakeTfConfig:
         if self.initialised:
             raise RuntimeError(f"{what} devices cannot be modified after being initialized")
 
+    def refuse_unknown(self, device: PhysicalDevice) -> None:
+        if device not in self._physical.get(device.device_type, []):
+            raise ValueError(f"Unrecognized device: {device!r}")
+
+    def gpus_in_order(self) -> list[int]:
+        """Physical numbers of the visible GPUs, in the order of their logical ones."""
+        return [int(gpu.name.rsplit(":", 1)[1]) for gpu in self.visible["GPU"]]
+
     def list_physical_devices(self, kind: str) -> list[PhysicalDevice]:
         return list(self._physical[kind])
 
     def set_visible_devices(self, devices: list[PhysicalDevice], kind: str) -> None:
+        for device in devices:
+            self.refuse_unknown(device)
         # TensorFlow numbers visible devices in ascending physical order whatever the order of the list.
         visible = [device for device in self._physical[kind] if device in devices]
         if visible == self.visible[kind]:
@@ -110,10 +123,11 @@ class FakeTfConfig:
     def set_logical_device_configuration(
         self, device: PhysicalDevice, configurations: list[LogicalDeviceConfiguration]
     ) -> None:
+        self.refuse_unknown(device)
         if device.device_type == "CPU" and any(c.memory_limit is not None for c in configurations):
             raise ValueError("Setting memory limit on CPU virtual devices is currently not supported")
-        if device.device_type == "GPU" and self.growth.get(device):
-            raise ValueError("Cannot set virtual devices on a device with memory growth")
+        if device.device_type == "GPU" and any(c.memory_limit is None for c in configurations):
+            raise ValueError("Setting memory limit is required for GPU virtual devices")
         if self.virtual.get(device) == configurations:
             return
         self.refuse_if_initialised("Virtual")

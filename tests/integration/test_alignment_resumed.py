@@ -50,6 +50,31 @@ def test_a_stopped_aligner_keeps_its_network_and_the_clips_that_are_done(
     assert kept == ["network.npz", "npz"], "the network stays, for the codec of other runs"
 
 
+def flip_a_bit_of_the_compressed_numbers(path: Path) -> None:
+    """The kind of the first block becomes one that there is not."""
+    content = bytearray(path.read_bytes())
+    name_bytes, extra_bytes = content[26] + 256 * content[27], content[28] + 256 * content[29]
+    content[30 + name_bytes + extra_bytes] |= 0b110
+    path.write_bytes(content)
+
+
+def test_kept_files_with_a_flipped_bit_are_made_again_and_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared = prepare(make_ljspeech(tmp_path / "corpus", seconds=[0.8] * 4), settings(tmp_path))
+    wanted = aligned(prepared)
+    kept = sorted(prepared.path.glob("alignment-*.npz"))
+    for path in kept:
+        flip_a_bit_of_the_compressed_numbers(path)
+
+    again = aligned(prepared)
+
+    assert wanted is not None
+    assert again is not None
+    np.testing.assert_array_equal(again[0].tokens, wanted[0].tokens)
+    assert [f"{path} cannot be read" in caplog.text for path in kept] == [True, True]
+
+
 def test_a_brief_stage_takes_the_aligner_that_a_longer_one_left_and_keeps_one_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

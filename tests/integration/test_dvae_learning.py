@@ -12,7 +12,7 @@ from myxtts.errors import TrainingError
 from myxtts.models.codebook import RECENT_UPDATES, Codebook
 from myxtts.models.dvae import DVAE, code_lengths, measure_mel_stats
 from myxtts.training.stages.codec import BYPASS_STEPS, COLLAPSE_CHECK_STEP, CodecStage
-from tests.processes import run_script
+from tests.processes import run_program
 
 
 def clip_mel(frames: int = 64) -> np.ndarray:
@@ -217,40 +217,4 @@ def test_padding_neither_moves_nor_counts() -> None:
 
 
 def test_replicas_keep_one_codebook() -> None:
-    script = """
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from myxtts.models.codebook import SHORTEST_MEMORY, Codebook
-strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
-with strategy.scope():
-    codebook = Codebook(8, 4)
-    codebook.build()
-latents = np.random.default_rng(0).normal(size=(2, 12, 4)).astype(np.float32)
-
-@tf.function
-def step(rows, bypass):
-    def replica(rows):
-        _, codes = codebook.quantise(rows)
-        codebook.update(rows, codes, tf.ones(tf.shape(codes), tf.bool), bypass)
-        return tf.reduce_sum(tf.one_hot(codes, 8), axis=[0, 1])
-    return strategy.run(replica, (rows,))
-
-def rows(context):
-    return latents[context.replica_id_in_sync_group][None]
-
-for bypass in (True, False, False):
-    per_replica = strategy.experimental_distribute_values_from_function(rows)
-    before = codebook.counts_K.numpy()
-    hits = sum(strategy.experimental_local_results(step(per_replica, tf.constant(bypass))))
-    copies = [value.numpy() for value in strategy.experimental_local_results(codebook.vectors_KC.value)]
-    assert len(copies) == 2 and np.array_equal(*copies), copies
-    if not bypass:
-        expected = before + (hits - before) / SHORTEST_MEMORY
-        np.testing.assert_allclose(codebook.counts_K.numpy(), expected, rtol=1e-5)
-    else:
-        offered = latents.reshape(-1, 4)
-        assert all(np.any(np.all(np.isclose(offered, vector), axis=1)) for vector in copies[0])
-print("same")
-"""
-    assert run_script(script).strip().endswith("same")
+    run_program("mirrored_codebook")

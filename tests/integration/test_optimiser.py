@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from myxtts.training.stages.spec import StageRecipe
-from tests.processes import run_script
+from tests.processes import run_program
 
 
 def test_the_learning_rate_warms_up_and_falls_to_its_last_share() -> None:
@@ -25,53 +25,11 @@ def test_the_learning_rate_warms_up_and_falls_to_its_last_share() -> None:
 
 
 def test_ten_steps_equal_kerass_adamw_and_averages_come_and_go() -> None:
-    run_script(
-        """
-import keras, numpy as np, tensorflow as tf
-from myxtts.training.optim import AdamW, learning_rate_at
-from myxtts.training.stages.spec import StageRecipe
-
-recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0, ema=0.9, beta_2=0.98)
-start = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
-ours, theirs = keras.Variable(start), keras.Variable(start)
-optimizer = AdamW(recipe, [ours], tf.distribute.get_strategy())
-reference = keras.optimizers.AdamW(1e-2, weight_decay=recipe.weight_decay, beta_2=0.98, epsilon=1e-8)
-seen = []
-for step in range(10):
-    gradient = tf.constant(np.random.default_rng(step).normal(size=(3, 4)), tf.float32)
-    optimizer.apply([gradient], optimizer.factors(step))
-    reference.apply([gradient], [theirs])
-    seen.append(ours.numpy())
-assert np.allclose(ours.numpy(), theirs.numpy(), atol=1e-6), np.abs(ours.numpy() - theirs.numpy()).max()
-last = ours.numpy()
-with optimizer.averages_in_place():
-    averaged = ours.numpy()
-assert np.array_equal(ours.numpy(), last)
-assert not np.array_equal(averaged, last)
-low, high = np.min(seen, axis=0), np.max(seen, axis=0)
-assert np.all((averaged >= low - 1e-6) & (averaged <= high + 1e-6)), "the average still remembers the first weights"
-"""
-    )
+    run_program("optimiser", "beside_keras")
 
 
 def test_a_variable_learns_and_decays_at_its_share_of_the_rate() -> None:
-    run_script(
-        """
-import keras, numpy as np, tensorflow as tf
-from myxtts.training.optim import AdamW
-from myxtts.training.stages.spec import StageRecipe
-
-recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0)
-start = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
-full, third = keras.Variable(start), keras.Variable(start)
-optimizer = AdamW(recipe, [full, third], tf.distribute.get_strategy(), rate_shares=[1.0, 1 / 3])
-gradient = tf.constant(np.random.default_rng(1).normal(size=(3, 4)), tf.float32)
-optimizer.apply([gradient, gradient], optimizer.factors(0))
-moved, moved_less = full.numpy() - start, third.numpy() - start
-assert np.abs(moved).min() > 5e-3, moved
-assert np.allclose(moved_less, moved / 3, rtol=1e-3), moved_less / moved
-"""
-    )
+    run_program("optimiser", "at_a_third_of_the_rate")
 
 
 def test_a_gradient_is_scaled_and_only_a_parameter_group_with_a_long_one_is_clipped() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
-from tests.processes import run_forked, run_script
-from tests.small_model import SIZES
+from tests.processes import run_forked, run_program
 from tests.training_processes import arguments, events, log_of, losses, started, wait_for_step
+
+FAULTY = ("-m", "tests.programs", "faulty_training")
 
 
 @pytest.fixture(scope="module")
@@ -33,45 +34,17 @@ def test_a_corpus_of_which_no_clip_fits_the_model_is_refused_with_the_limit(corp
     assert "Traceback" not in result.stderr
 
 
-UNREAD = """
-import os, sys
-from myxtts.cli.main import main
-
-reader, writer = os.pipe()
-sys.stdout, sys.stderr = os.fdopen(writer, "w"), os.fdopen(os.dup(writer), "w")
-os.close(reader)
-raise SystemExit(main(["train", *sys.argv[1:]]))
-"""
-
-
 def test_a_run_whose_output_nobody_reads_any_more_trains_to_its_end(corpus: Path, tmp_path: Path) -> None:
     """As `myxtts train ... 2>&1 | tee log` whose tee was killed."""
     folder = tmp_path / "run"
     flags = arguments(corpus, folder, "--stage", "codec", "--max-steps", "1", "--samples", "0")[1:]
 
-    result = run_forked("-c", UNREAD, *flags)
+    result = run_forked(*FAULTY, "with_output_that_nobody_reads", *flags)
 
     assert result.returncode == 0, events(folder)
     assert [event["reason"] for event in events(folder) if event["event"] == "run_end"] == ["finished"]
     assert list((folder / "checkpoints" / "codec").glob("step-00000001"))
     assert (folder / "report.html").is_file()
-
-
-SICK_PRODUCER = """
-import sys, time
-import numpy as np
-from myxtts.cli.main import main
-from myxtts.training.stages.codec import CodecStage
-
-healthy, leaked = CodecStage.process, []
-def process(stage, host_batch):
-    leaked.append(np.ones(2**20, np.uint8))
-    if len(leaked) > 175:
-        time.sleep(0.4)
-    return healthy(stage, host_batch)
-CodecStage.process = process
-raise SystemExit(main(["train", *sys.argv[1:]]))
-"""
 
 
 @pytest.mark.slow
@@ -81,7 +54,7 @@ def test_a_leak_of_1_mb_a_step_and_a_starving_model_device_are_reported_with_rat
     flags = arguments(corpus, tmp_path / "run", "--stage", "codec", "--max-steps", "200", "--samples", "0")[1:]
     devices = ("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1", "--buffer-size", "4")
 
-    result = run_forked("-c", SICK_PRODUCER, *flags, *devices, "--log-every", "10")
+    result = run_forked(*FAULTY, "with_a_sick_producer", *flags, *devices, "--log-every", "10")
 
     assert result.returncode == 0, result.stderr
     seen = events(tmp_path / "run")
@@ -96,15 +69,6 @@ def test_a_leak_of_1_mb_a_step_and_a_starving_model_device_are_reported_with_rat
     assert "--data-gpu" in starving["hint"]
 
 
-ONE_AFTER_ANOTHER = """
-import json, sys
-from myxtts.cli.main import main
-
-for flags in json.loads(sys.argv[1]):
-    assert main(["train", *flags]) == 0
-"""
-
-
 @pytest.mark.slow
 def test_a_gpt_that_came_to_ignore_its_references_says_so_where_there_is_more_than_one_voice(tmp_path: Path) -> None:
     def flags(voices: int) -> list[list[str]]:
@@ -116,7 +80,7 @@ def test_a_gpt_that_came_to_ignore_its_references_says_so_where_there_is_more_th
         return [[*whole, "--stage", "codec"], [*whole, "--stage", "gpt"]]
 
     write_demo_corpus(tmp_path / "others", DemoSettings(minutes=0.4, seed=7), workers=1)
-    result = run_forked("-c", ONE_AFTER_ANOTHER, json.dumps(flags(3) + flags(1)))
+    result = run_forked(*FAULTY, "one_after_another", json.dumps(flags(3) + flags(1)))
 
     assert result.returncode == 0, result.stderr
     seen = {voices: events(tmp_path / f"run-{voices}") for voices in (3, 1)}
@@ -131,48 +95,9 @@ def test_a_gpt_that_came_to_ignore_its_references_says_so_where_there_is_more_th
     assert "start over with --fresh and a lower --learning-rate" in result.stderr
 
 
-HUNGRY = """
-import json
-import numpy as np
-import tensorflow as tf
-from myxtts.cli.validate import ToneSource
-from myxtts.config.config import XTTSConfig
-from myxtts.errors import TrainingError
-from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
-from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.stages.codec import CodecStage
-
-too_many = 2**44
-learn = CodecStage.objective
-def objective(stage, batch, *, seed, step):
-    whole = learn(stage, batch, seed=seed, step=step)
-    # A size that is known only when it runs, and random numbers: anything else the graph's optimiser folds away.
-    size = tf.cast(batch["mel_lengths"][0], tf.int64) * 0 + too_many
-    return whole._replace(figures={**whole.figures, "huge": tf.reduce_sum(tf.random.uniform([size]))})
-CodecStage.objective = objective
-
-config = XTTSConfig(model_size="tiny", simulate_gpus=2, stage="codec", max_steps=2, **SIZES)
-trainer = MemoryIsolatedDualGPUTrainer(config, 0, 1, 4096, 8192)
-trainer.start_stage("codec")
-batch = trainer.transfer_batch(trainer.process_batch(next(ToneSource())))
-said = {}
-try:
-    trainer.train_batch(batch)
-except TrainingError as error:
-    said["model"] = [error.problem, error.hint]
-try:
-    with tf.device(trainer.plan.producer_device):
-        tf.random.uniform([too_many])
-except tf.errors.ResourceExhaustedError as error:
-    told = out_of_memory(error, trainer.plan, "a batch of 8 clips of stage codec")
-    said["data"] = [told.problem, told.hint]
-print(json.dumps(said))
-"""
-
-
 @pytest.mark.slow
 def test_out_of_memory_names_the_device_the_batch_the_limit_and_how_much_was_asked() -> None:
-    said = json.loads(run_script(f"SIZES = {SIZES!r}\n{HUNGRY}").splitlines()[-1])
+    said = json.loads(run_program("out_of_memory").splitlines()[-1])
 
     for role, device, limit in (("data", "/GPU:0", 4096), ("model", "/GPU:1", 8192)):
         problem, hint = said[role]
@@ -206,23 +131,6 @@ def test_shards_that_vanish_while_training_lose_no_step_and_are_built_again(corp
     assert f"continues at step {reached}" in again.stderr
 
 
-FAILING_PRODUCER = """
-import sys
-from myxtts.cli.main import main
-from myxtts.errors import DataError
-from myxtts.training.stages.codec import CodecStage
-
-healthy, made = CodecStage.process, []
-def process(stage, host_batch):
-    made.append(1)
-    if len(made) > 16:
-        raise DataError("the disk is gone", hint="bring it back")
-    return healthy(stage, host_batch)
-CodecStage.process = process
-raise SystemExit(main(["train", *sys.argv[1:]]))
-"""
-
-
 @pytest.mark.slow
 def test_what_was_learnt_before_the_data_failed_is_saved_and_goes_on_with_more_clips_where_its_checkpoints_are(
     corpus: Path, tmp_path: Path
@@ -231,7 +139,7 @@ def test_what_was_learnt_before_the_data_failed_is_saved_and_goes_on_with_more_c
     shutil.copytree(corpus, own)
     command = arguments(own, folder, "--stage", "codec", "--samples", "0")
 
-    failed = run_forked("-c", FAILING_PRODUCER, *command[1:], "--max-steps", "500")
+    failed = run_forked(*FAULTY, "with_a_producer_that_fails", *command[1:], "--max-steps", "500")
 
     assert failed.returncode == 1
     assert "error: the disk is gone" in failed.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.prepared import ClipIndex
 from myxtts.models.ctc_paths import edit_distance, error_rate, fill_blanks, forced_paths, greedy_labels
 from myxtts.text.tokenizer import CharacterTokenizer, PhonemeTokenizer
+from myxtts.training import alignment
 from myxtts.training.alignment import spoken_labels
 from myxtts.training.initial_voice import clips_that_fit, nothing_fits
 
@@ -123,6 +125,28 @@ def test_rows_of_a_batch_are_padded_with_zeros() -> None:
     alignments = Alignments(np.array([4, 5, 6, 7, 8], np.uint16), np.array([0, 2, 5]))
 
     assert alignments.rows(np.array([1, 0]), 4).tolist() == [[6, 7, 8, 0], [4, 5, 0, 0]]
+
+
+def test_a_flipped_bit_in_kept_alignments_is_found_or_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "alignment.npz"
+    alignment._write(path, tokens=np.repeat(np.arange(300, dtype=np.uint16), 3), starts=np.arange(0, 901, 30))
+    whole, wanted = path.read_bytes(), alignment._load(path)
+    assert wanted is not None
+    refused = 0
+
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        found = alignment._load(path)
+        if found is None:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(found.tokens, wanted.tokens)
+            np.testing.assert_array_equal(found.starts, wanted.starts)
+
+    assert refused > len(whole) / 2
+    assert caplog.text.count("the corpus is aligned again") == refused
 
 
 @pytest.mark.parametrize(("stops", "kept"), [(1, [0, 1]), (4, [0])])

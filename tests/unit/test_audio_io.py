@@ -10,7 +10,8 @@ import soundfile
 
 from myxtts.audio.io import read_audio, to_int16, write_audio
 from myxtts.errors import DataError
-from tests.processes import run
+from tests.limits import no_more_memory_than
+from tests.processes import run_program
 
 
 def tone(seconds: float, rate: int, hz: float = 440.0) -> np.ndarray:
@@ -76,16 +77,9 @@ def damaged(folder: Path, what: str) -> Path:
 
 
 def test_two_minutes_of_ogg_are_written(tmp_path: Path) -> None:
-    script = """
-import sys
-import numpy as np
-from myxtts.audio.io import write_audio
-write_audio(sys.argv[1], np.random.default_rng(0).integers(-1500, 1500, 120 * 24000).astype(np.int16), 24000)
-"""
     # In a process of its own: what Vorbis does not bear ends it.
-    written = run("-c", script, str(tmp_path / "long.ogg"))
+    run_program("long_ogg", str(tmp_path / "long.ogg"), fresh=True)
 
-    assert written.returncode == 0, written.stderr
     assert soundfile.info(tmp_path / "long.ogg").duration == pytest.approx(120.0)
 
 
@@ -117,3 +111,59 @@ def test_int16_is_clipped_and_never_wraps() -> None:
     values = to_int16(np.array([0.0, 0.5, 1.0, 2.0, -1.0, -3.0, np.nan]))
 
     assert values.tolist() == [0, 16384, 32767, 32767, -32768, -32768, 0]
+
+
+def sparse_wav(path: Path, seconds: int, rate: int = 44100) -> Path:
+    """A second of a tone, and then silence that takes no room on the disk."""
+    soundfile.write(path, tone(1.0, rate), rate, subtype="PCM_16")
+    header = bytearray(path.read_bytes()[:44])
+    size = seconds * rate * 2
+    header[4:8], header[40:44] = (size + 36).to_bytes(4, "little"), size.to_bytes(4, "little")
+    with path.open("r+b") as file:
+        file.write(header)
+        file.truncate(size + 44)
+    return path
+
+
+def test_of_a_long_file_only_what_is_wanted_is_read(tmp_path: Path) -> None:
+    """Five hours are 3 GB as floats, before they are resampled."""
+    long = sparse_wav(tmp_path / "long.wav", 5 * 3600)
+
+    with no_more_memory_than(150 * 2**20):
+        wave = read_audio(long, first_s=60.0)
+
+    assert len(wave) == 60 * 22050
+    np.testing.assert_array_equal(wave[: 30 * 22050], read_audio(sparse_wav(tmp_path / "short.wav", 60))[: 30 * 22050])
+
+
+@pytest.mark.parametrize(("longest", "words"), [({}, "18000 s long, more than 600 s"), ({"longest_s": 20.0}, "20 s")])
+def test_a_file_that_is_too_long_is_refused_before_it_is_decoded(
+    tmp_path: Path, longest: dict[str, float], words: str
+) -> None:
+    long = sparse_wav(tmp_path / "long.wav", 5 * 3600)
+
+    with no_more_memory_than(50 * 2**20), pytest.raises(DataError, match=words):
+        read_audio(long, **longest)
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(655_350, 1), (44_100, 9), (100, 1)])
+def test_formats_that_no_speech_has_are_refused_before_they_are_decoded(
+    tmp_path: Path, rate: int, channels: int
+) -> None:
+    soundfile.write(tmp_path / "odd.wav", np.zeros((1000, channels), np.int16), rate)
+
+    with pytest.raises(DataError, match=rf"has {channels} channels of {rate} samples a second") as caught:
+        read_audio(tmp_path / "odd.wav")
+
+    assert "ffmpeg" in caught.value.hint
+
+
+def test_a_small_file_of_many_channels_takes_the_memory_of_one(tmp_path: Path) -> None:
+    """Silence on 8 channels: a few kilobytes of FLAC that are 370 MB when they are decoded at once."""
+    with soundfile.SoundFile(tmp_path / "small.flac", "w", 192_000, 8, subtype="PCM_16") as file:
+        for _ in range(60):
+            file.write(np.ones((192_000, 8), np.int16))
+    assert (tmp_path / "small.flac").stat().st_size < 200_000
+
+    with no_more_memory_than(200 * 2**20):
+        assert len(read_audio(tmp_path / "small.flac")) == 60 * 22050

@@ -98,17 +98,11 @@ def test_every_benchmark_is_listed_with_what_it_measures() -> None:
     assert all(len(line.split()) > 4 for line in lines.values())
 
 
-ANSWERS = """
-import json, sys
-print("a library says hello")
-print(json.dumps({"ready": True}), flush=True)
-for line in sys.stdin:
-    print(json.dumps({"asked": line.strip()}), flush=True)
-"""
+ANSWERS = [sys.executable, "-m", "tests.programs", "bench_side"]
 
 
 def test_a_side_answers_turn_by_turn() -> None:
-    with Side([sys.executable, "-c", ANSWERS]) as side:
+    with Side(ANSWERS) as side:
         assert side.ready == {"ready": True}
         assert side.turn("one") == {"asked": "one"}
         assert side.turn("two") == {"asked": "two"}

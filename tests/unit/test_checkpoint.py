@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +26,7 @@ from myxtts.training.checkpoint import (
     save_checkpoint,
 )
 from myxtts.training.run_folder import RunFolder
-from tests.processes import run_script
+from tests.processes import ROOT, run_program
 
 
 def checkpoint(step: int) -> Checkpoint:
@@ -91,7 +95,24 @@ def garble_the_manifest(path: Path) -> None:
     (path / MANIFEST).write_text("{", encoding="utf-8")
 
 
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit, lose_the_arrays, lose_the_manifest, garble_the_manifest])
+def change_the_step(path: Path) -> None:
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    manifest["metadata"]["step"] = 3
+    (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def change_the_data_position(path: Path) -> None:
+    text = (path / MANIFEST).read_text(encoding="utf-8")
+    (path / MANIFEST).write_text(text.replace('"position": 2', '"position": 3'), encoding="utf-8")
+
+
+DAMAGES = [
+    *(truncate, flip_a_bit, lose_the_arrays),
+    *(lose_the_manifest, garble_the_manifest, change_the_step, change_the_data_position),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     tmp_path: Path, damage: object, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,6 +126,62 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     assert loaded.step == 1
     assert "step-00000002 is damaged" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002.damaged"]
+
+
+def fail_to_read(path: Path, name: str) -> None:
+    """The disk answers with EIO, as it does for the memory of a process at address 0."""
+    (path / name).rename(path / "kept")
+    (path / name).symlink_to("/proc/self/mem")
+
+
+@pytest.mark.parametrize("name", [MANIFEST, ARRAYS])
+def test_a_checkpoint_that_cannot_be_read_just_now_is_an_error_and_stays_the_newest(tmp_path: Path, name: str) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+    newest = save_checkpoint(tmp_path, checkpoint(2))
+    fail_to_read(newest, name)
+
+    for use in (load_latest, lambda folder: save_checkpoint(folder, checkpoint(2))):
+        with pytest.raises(CheckpointError, match=rf"{name} cannot be read: Input/output error"):
+            use(tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002"]
+    (newest / "kept").replace(newest / name)
+    loaded = load_latest(tmp_path)
+    assert loaded is not None
+    assert loaded.step == 2
+
+
+def test_a_flipped_bit_anywhere_in_the_manifest_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    manifest = save_checkpoint(tmp_path, checkpoint(2)) / MANIFEST
+    whole, wanted = manifest.read_bytes(), load_checkpoint(manifest.parent)
+
+    for place in range(len(whole)):
+        manifest.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            found = load_checkpoint(manifest.parent)
+        except CheckpointError:
+            continue
+        assert (found.step, found.state) == (wanted.step, wanted.state), f"byte {place}"
+
+
+def test_a_manifest_without_a_checksum_is_one_of_before_and_loads(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, checkpoint(2))
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    del manifest["manifest_sha256"]
+    (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+    assert load_checkpoint(path).step == 2
+
+
+def test_a_checkpoint_of_a_later_version_is_an_error_and_stays_where_it_is(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, checkpoint(1))
+    newest = save_checkpoint(tmp_path, checkpoint(2))
+    (newest / MANIFEST).write_text(json.dumps({"version": 99, "metadata": {}}))
+
+    with pytest.raises(CheckpointError, match="not a manifest of version 1"):
+        load_latest(tmp_path)
+
+    assert list_checkpoints(tmp_path)[-1] == newest
 
 
 def test_a_run_that_goes_on_before_a_damaged_checkpoint_keeps_what_it_writes(tmp_path: Path) -> None:
@@ -172,25 +249,7 @@ def test_the_latest_is_none_that_lacks_its_manifest_or_that_a_fresh_start_moved_
 def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, checkpoint(1))
 
-    output = run_script(
-        f"""
-import resource, signal, numpy as np
-from pathlib import Path
-from myxtts.errors import CheckpointError
-from myxtts.models.weights import MANIFEST_FILE as MANIFEST
-from myxtts.models.weights import WEIGHTS_FILE as ARRAYS
-from myxtts.training.checkpoint import Checkpoint, load_latest, save_checkpoint
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-folder = Path({str(tmp_path)!r})
-try:
-    save_checkpoint(folder, Checkpoint(step=2, arrays={{"big": np.zeros(1_000_000, np.float32)}}))
-except CheckpointError as error:
-    print(error)
-print("left:", sorted(path.name for path in folder.iterdir()), load_latest(folder).step)
-""",
-        fresh=True,
-    )
+    output = run_program("checkpoints", "on_a_full_disk", str(tmp_path), fresh=True)
 
     assert "checkpoint of step 2 cannot be written" in output
     assert "left: ['step-00000001'] 1" in output
@@ -199,28 +258,14 @@ print("left:", sorted(path.name for path in folder.iterdir()), load_latest(folde
 def test_a_kill_while_writing_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, checkpoint(1))
 
-    output = run_script(
-        f"""
-import os, signal, subprocess, sys, time
-writer = '''
-import numpy as np
-from pathlib import Path
-from myxtts.training.checkpoint import Checkpoint, save_checkpoint
-arrays = {{"big": np.zeros(50_000_000, np.float32)}}
-print("ready", flush=True)
-save_checkpoint(Path({str(tmp_path)!r}), Checkpoint(step=2, arrays=arrays))
-'''
-child = subprocess.Popen([sys.executable, "-c", writer], stdout=subprocess.PIPE, text=True)
-child.stdout.readline()
-while not [p for p in os.listdir({str(tmp_path)!r}) if p.startswith(".writing")]:
-    time.sleep(0.001)
-child.send_signal(signal.SIGKILL)
-child.wait()
-from pathlib import Path
-from myxtts.training.checkpoint import load_latest
-print(load_latest(Path({str(tmp_path)!r})).step)
-""",
-        fresh=True,
-    )
+    command = [sys.executable, "-m", "tests.programs", "checkpoints", "slowly", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        while not list(tmp_path.glob(".writing-*")):
+            time.sleep(0.001)
+        writer.kill()
 
-    assert output.strip() == "1"
+    latest = load_latest(tmp_path)
+    assert latest is not None
+    assert latest.step == 1

@@ -13,6 +13,7 @@ from myxtts.cli.flags import defaults_beneath
 from myxtts.config.config import DataConfig, ModelConfig, TrainingConfig, XTTSConfig
 from myxtts.config.presets import MODEL_SIZES
 from myxtts.errors import ConfigError
+from tests.limits import no_more_memory_than
 
 
 def test_a_gpt_from_scratch_is_regularised() -> None:
@@ -232,3 +233,45 @@ def test_an_optimization_level_sets_what_was_not_given() -> None:
     assert XTTSConfig(optimization_level="experimental").training.mixed_precision is True
     assert XTTSConfig(optimization_level="experimental", mixed_precision=False).training.mixed_precision is False
     assert XTTSConfig().training.jit_compile is False
+
+
+def doubled(levels: int) -> str:
+    """Nine of the level before in each level: 300 bytes that stand for 9 to the power of `levels`."""
+    lines = ["a0: &a0 [1,1,1,1,1,1,1,1,1]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels + 1)]
+    return "\n".join([*lines, f"seed: *a{levels}"])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (doubled(12), "has an alias at line 2"),
+        ("data: &d {language: fa}\nmodel:\n  <<: *d\n", "has an alias at line 3"),
+        ("seed: &s [*s]", "has an alias at line 1"),
+        ("seed: " + "[" * 30_000, "nested more than 8 levels deep at line 1"),
+        ("\n".join(" " * n + "a:" for n in range(200)), "nested more than 8 levels deep"),
+        ("seed: " + "1" * 40_000, "has more than 32768 bytes"),
+        ("seed: " + "9" * 5000, "is not YAML"),
+        ("seed: 0x_", "is not YAML"),
+        ("seed: 2001-99-99", "is not YAML"),
+        ("seed: 0x" + "f" * 30_000, "a number of 120000 bits"),
+        ("learning_rate: 0x" + "f" * 30_000, "a number of 120000 bits"),
+        ("0x" + "f" * 1000 + ": 1", "a number of 4000 bits"),
+        ("training: {0x" + "f" * 1000 + ": 1}", "a number of 4000 bits"),
+        ("training: [" + "1," * 15_000 + "]", "must hold settings"),
+        ("x" * 1000 + ": 1", "is not known"),
+        ("seed: " + "x" * 30_000, "must be a whole number"),
+        ("learning_rate: '" + "1" * 30_000 + "'", "must be a number"),
+        ('"\\e[31m": 1', r"'\\x1b\[31m' is not known"),
+        ('"\\e": 1\n"\\e": 2', r"'\\x1b' stands twice"),
+    ],
+)
+def test_yaml_that_grows_when_it_is_read_is_refused_in_a_line(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(content, encoding="utf-8")
+
+    with no_more_memory_than(300 * 2**20), pytest.raises(ConfigError, match=words) as caught:
+        XTTSConfig.from_yaml(path)
+
+    assert len(caught.value.problem) < 400
+    assert caught.value.problem.isprintable()

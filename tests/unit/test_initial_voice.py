@@ -18,6 +18,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import Sampling
 from myxtts.config.training import FROM_SCRATCH
+from myxtts.data.prepare import PreparingStopped
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
 from myxtts.synthesis.manifest import VoiceManifest
@@ -217,6 +218,14 @@ def test_a_continued_run_refuses_another_voice(voice: Path, tmp_path: Path) -> N
     refuse_other_configuration(as_plain_values(config), config, tmp_path)
     with pytest.raises(CheckpointError, match=r"init_from: .*xtts' in the run, .*other' now"):
         refuse_other_configuration(as_plain_values(config), other, tmp_path)
+
+
+def test_asked_to_stop_a_run_does_not_grow_its_vocabulary_first(tmp_path: Path, persian: Path) -> None:
+    voice = write_voice(tmp_path / "xtts")
+    config = resolved_config(XTTSConfig(init_from=str(voice), train_data=str(persian), language="fa"))
+
+    with pytest.raises(PreparingStopped):
+        first_tokenizer(config, RunFolder(tmp_path / "run"), lambda: True)
 
 
 @pytest.mark.parametrize("spare_rows", [0, 3, 200])

@@ -70,6 +70,12 @@ def test_a_log_without_a_stream_loses_its_lines(
     log.info("line")
 
 
+def test_a_log_line_cannot_command_the_terminal(log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    log.warning("speaker %s", "\x1b]0;owned\x07anna\r\x9b2J\x7f\tسلام")
+
+    assert capsys.readouterr().err.endswith("speaker \\x1b]0;owned\\x07anna\\x0d\\x9b2J\\x7f\tسلام\n")
+
+
 def test_a_line_that_cannot_be_made_is_shown_where_it_was_written(
     log: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:

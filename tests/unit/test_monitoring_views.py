@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +35,7 @@ from myxtts.monitoring.schema import (
     WindowEvent,
 )
 from myxtts.monitoring.tensorboard import event_scalars, mel_picture
+from tests.processes import run_program
 
 HOSTILE = '<script>alert(1)</script> [bold]x[/bold] "quoted"'
 
@@ -510,11 +510,8 @@ def test_monitor_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_neither_monitor_nor_pipeline_imports_tensorflow() -> None:
-    code = (
-        "import sys, myxtts.cli.monitor, myxtts.pipeline, myxtts.monitoring.tensorboard;"
-        "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
+    modules = ("myxtts.cli.monitor", "myxtts.pipeline", "myxtts.monitoring.tensorboard")
+    run_program("commands", "importing", *modules, fresh=True)
 
 
 def test_tensorboard_scalars_are_grouped_by_stage_and_leave_out_what_is_unknown() -> None:

@@ -173,3 +173,16 @@ def test_a_language_that_was_not_learnt_or_is_not_the_texts_own_is_noted(
     note = language_note(text, language, learnt)
 
     assert (note is None) if words is None else (note is not None and words in note)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("language", ["en", "tr"])
+@pytest.mark.parametrize(("unit", "count"), [("1", 200_000), (" ", 400_000), (".", 400_000), ("1.", 100_000)])
+def test_a_long_run_of_one_sign_takes_time_with_its_length_and_not_with_its_square(
+    unit: str, count: int, language: str
+) -> None:
+    """With the square these are minutes; the suite's limit ends them. As they are they take a second or two."""
+    spoken = normalise(f"x{unit * count}x", language)
+
+    assert spoken.startswith("x")
+    assert spoken.endswith("x")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +82,40 @@ def test_a_file_takes_the_place_of_the_old_one_only_once_it_is_whole(tmp_path: P
     assert found() == [("scores.json", "old")]
     write("new", fails=False)
     assert found() == [("scores.json", "new")]
+
+
+def test_what_holds_after_a_power_cut_is_the_file_its_name_and_in_that_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def watched_fsync(descriptor: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
+        fsync(descriptor)
+
+    def watched_rename(self: Path, target: Path) -> Path:
+        done.append(f"rename {target.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(Path, "replace", watched_rename)
+
+    with replacing(tmp_path / "scores.json") as part:
+        part.write_text("new", encoding="utf-8")
+
+    assert done == [f"sync {part.name}", "rename scores.json", f"sync {tmp_path.name}"]
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_sync_folders_is_used_and_one_that_fails_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, refused: bool
+) -> None:
+    def fail_for_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+
+    with pytest.raises(OSError, match="Input/output") if refused else nullcontext(), replacing(tmp_path / "x") as part:
+        part.write_text("new", encoding="utf-8")

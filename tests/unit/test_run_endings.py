@@ -155,3 +155,33 @@ def test_the_way_on_after_a_fresh_start_is_not_another_one(
 
     assert main(arguments) == INTERRUPTED
     assert hint in capsys.readouterr().err
+
+
+def test_an_error_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", str(tmp_path / "\x1b]0;owned\x07corpus\x9b2J")]) == 1
+
+    said = capsys.readouterr().err
+    assert r"\x1b]0;owned\x07corpus\x9b2J" in said
+    assert not set(said) & {"\x1b", "\x07", "\x9b"}
+
+
+@pytest.mark.parametrize("line", ['{"event": "step", "time": 1.0, "stage": "gpt"}', "[" * 100_000])
+def test_what_a_run_ended_with_is_said_whatever_its_log_holds(tmp_path: Path, line: str) -> None:
+    (tmp_path / "events.jsonl").write_text(f"{line}\n")
+
+    with pytest.raises(CheckpointError, match="the true one"):
+        ended(raising(CheckpointError("the true one", hint="mend it")), tmp_path)
+
+    assert last_event(tmp_path) == ("failed", "the true one")
+    assert "the true one" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_report_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def run() -> bool:
+        (tmp_path / "events.jsonl").unlink()  # by somebody who tidies up
+        raise CheckpointError("the true one", hint="mend it")
+
+    with pytest.raises(CheckpointError, match="the true one"):
+        ended(run, tmp_path)
+
+    assert "report.html cannot be written" in caplog.text

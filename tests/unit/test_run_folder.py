@@ -13,7 +13,7 @@ import pytest
 
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
-from myxtts.errors import CheckpointError, TrainingError
+from myxtts.errors import CheckpointError, OutputError, TrainingError
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
@@ -23,6 +23,7 @@ from myxtts.training.run_folder import (
 )
 from myxtts.training.stages import CODEC, GPT
 from tests.corpus_maker import make_ljspeech, settings
+from tests.limits import no_file_larger_than
 
 
 def test_a_run_knows_its_corpora_from_any_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +83,29 @@ def test_a_folder_in_use_names_its_process_and_how_to_watch_it(tmp_path: Path) -
         pass
 
 
-@pytest.mark.parametrize("content", ["", "- a list", "a: [", "\0"])
+@pytest.mark.parametrize("place", ["disk", "first/checkpoints"])
+def test_two_runs_do_not_write_one_checkpoint_folder(tmp_path: Path, place: str) -> None:
+    first = RunFolder(tmp_path / "first", tmp_path / "disk" if place == "disk" else None)
+
+    with (
+        first.lock(),
+        pytest.raises(TrainingError, match=rf"process {os.getpid()}\) is writing .*{place}\n.*--checkpoint-dir"),
+        RunFolder(tmp_path / "second", tmp_path / place).lock(),
+    ):
+        pass
+    with RunFolder(tmp_path / "second", tmp_path / place).lock():
+        pass  # The first one has ended.
+
+
+def test_a_run_may_keep_its_checkpoints_in_the_run_folder_itself(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("run")
+
+    for checkpoints in (tmp_path / "run", tmp_path / "link"):
+        with RunFolder(tmp_path / "run", checkpoints).lock():
+            assert (tmp_path / "run" / ".lock").is_file()
+
+
+@pytest.mark.parametrize("content", ["", "- a list", "a: [", "\0", "a: &a [*a]", "a: 0x_"])
 def test_settings_that_a_full_disk_left_empty_are_named_with_the_way_out(tmp_path: Path, content: str) -> None:
     folder = RunFolder(tmp_path)
     folder.config.write_text(content)
@@ -181,3 +204,14 @@ def test_a_file_system_without_locks_is_said_and_used(
 
     with RunFolder(tmp_path).lock():
         assert "cannot be locked (No locks available)" in caplog.text
+
+
+def test_a_full_disk_at_the_lock_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with (
+        no_file_larger_than(0),
+        pytest.raises(OutputError, match=rf"{tmp_path} cannot be written: File too large\n.*--run-dir"),
+        RunFolder(tmp_path).lock(),
+    ):
+        pass
+    with RunFolder(tmp_path).lock():
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
+from safetensors.numpy import save_file
 
 from myxtts.errors import SynthesisError
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
@@ -34,12 +36,27 @@ from myxtts.synthesis.timings import (
     words_of,
     write_timings,
 )
+from tests.limits import no_more_memory_than
 
 RATE = 22050
 
 
 def tone(seconds: float, level: float = 0.3) -> np.ndarray:
     return (level * np.sin(2 * np.pi * 220 * np.arange(int(seconds * RATE)) / RATE)).astype(np.float32)
+
+
+def test_a_reference_of_five_hours_costs_what_is_used_of_it(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "long.wav", tone(1.0), RATE)
+    with (tmp_path / "long.wav").open("r+b") as file:
+        size = 5 * 3600 * RATE * 2
+        file.seek(4)
+        file.write((size + 36).to_bytes(4, "little"))
+        file.seek(40)
+        file.write(size.to_bytes(4, "little"))
+        file.truncate(size + 44)  # silence that takes no room on the disk
+
+    with no_more_memory_than(100 * 2**20):
+        assert len(read_reference(tmp_path / "long.wav")) == pytest.approx(1.04 * RATE, abs=0.02 * RATE)
 
 
 def test_silence_is_cut_off_both_ends_but_for_a_margin() -> None:
@@ -209,3 +226,27 @@ def test_long_references_are_read_in_windows_and_short_rests_left_out() -> None:
     cut = windows([tone(7.0), tone(1.0)], 3.0)
 
     assert [round(len(part) / RATE, 1) for part in cut] == [3.0, 3.0, 1.0]
+
+
+def test_a_speaker_whose_name_would_command_the_terminal_has_it_written_out(tmp_path: Path) -> None:
+    save_speakers(tmp_path, [Speaker("\x1b]0;owned\x07anna\x9b2J", "en", np.zeros(9, np.int16))])
+
+    assert list(load_speakers(tmp_path)) == [r"\x1b]0;owned\x07anna\x9b2J"]
+
+
+@pytest.mark.parametrize("about", ["", "{", "[1]", '[{"name": "a"}]', '[{"name": 1, "language": "en"}]', "[" * 10**5])
+def test_a_speakers_file_that_says_nothing_of_its_speakers_is_named(tmp_path: Path, about: str) -> None:
+    metadata = {"format": "myxtts-speakers-1", "speakers": about}
+    save_file({"0000": np.zeros(9, np.int16)}, tmp_path / "speakers.safetensors", metadata)
+
+    with pytest.raises(SynthesisError, match=r"speakers\.safetensors is no speakers file"):
+        load_speakers(tmp_path)
+
+
+def test_more_speakers_than_there_are_waves_are_named(tmp_path: Path) -> None:
+    about = json.dumps([{"name": name, "language": "en"} for name in "ab"])
+    metadata = {"format": "myxtts-speakers-1", "speakers": about}
+    save_file({"0000": np.zeros(9, np.int16)}, tmp_path / "speakers.safetensors", metadata)
+
+    with pytest.raises(SynthesisError, match="is no speakers file"):
+        load_speakers(tmp_path)

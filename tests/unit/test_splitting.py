@@ -96,3 +96,12 @@ def test_five_thousand_characters_need_few_calls_of_the_tokenizer() -> None:
 def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(SynthesisError, match="at most 0"):
         split_text("a", 0)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("unit", [" ", ".", "…", "\n", ". ", ", ", " -", ".'", "1"])
+def test_a_long_run_of_one_sign_takes_time_with_its_length_and_not_with_its_square(unit: str) -> None:
+    """With the square these are minutes; the suite's limit ends them. As they are they take a second."""
+    text = f"x{unit * 150_000}x"
+
+    assert "".join(piece.text for piece in split_text(text, 200)) == text

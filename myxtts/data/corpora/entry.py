@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from myxtts.data.corpora.audio_files import AudioFile
-from myxtts.data.corpora.text_lines import half_character
+from myxtts.data.corpora.text_lines import control_character, half_character
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class CorpusListing:
         """Keep the entry, unless its id was there before, its text cannot be spoken or its names cannot be stored."""
         reason = text_problem(entry.text)
         for name, value in (("id", entry.id), ("speaker", entry.speaker)):
-            if half := half_character(value):
-                reason = f"the {name} has {half}"
+            if problem := half_character(value) or control_character(value):
+                reason = f"the {name} has {problem}"
         if entry.id in seen:
             reason = f"duplicate id: {entry.id!r} is already on line {seen[entry.id]}"
         if reason:
@@ -93,6 +93,7 @@ def text_problem(text: str) -> str | None:
         return "the text is empty"
     for char in text:
         # Control and private characters are signs of a damaged file; no front end can speak them.
-        if (char < " " and char != "\t") or char == "\x7f" or "\ud800" <= char <= "\uf8ff" or char == "\ufffd":
+        control = (char < " " and char != "\t") or "\x7f" <= char <= "\x9f"
+        if control or "\ud800" <= char <= "\uf8ff" or char == "\ufffd":
             return f"the text has the unspeakable character U+{ord(char):04X}: damaged file or wrong encoding?"
     return None

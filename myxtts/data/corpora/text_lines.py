@@ -26,6 +26,7 @@ _CODE_PAGES = {
 }
 
 
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -67,6 +68,12 @@ def half_character(text: str) -> str | None:
     """What is wrong with a text that has half of a surrogate pair, or None."""
     half = _HALF.search(text)
     return f"U+{ord(half.group()):04X}, which is half a character: damaged file or wrong encoding?" if half else None
+
+
+def control_character(text: str) -> str | None:
+    """What is wrong with a name that has a control character, which a terminal would obey, or None."""
+    found = _CONTROL.search(text)
+    return f"the control character U+{ord(found.group()):04X}: damaged file or wrong encoding?" if found else None
 
 
 def storable(text: str) -> str:

@@ -23,16 +23,11 @@ from myxtts.data.shard_pool import run_jobs
 from myxtts.errors import DataError
 from myxtts.text.tokenizer import train_tokenizer
 from tests.corpus_maker import batch_digest, folder_digest, make_ljspeech, settings
+from tests.processes import ROOT
 
 CLIPS = 200
 
-PREPARE = """
-import sys
-from pathlib import Path
-from myxtts.data.prepare import prepare
-from tests.corpus_maker import settings
-prepare(sys.argv[1], settings(Path(sys.argv[2])), out=sys.argv[2], workers=2)
-"""
+PREPARE = [sys.executable, "-m", "tests.programs", "corpora", "prepared"]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,8 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def start_prepare(corpus: Path, out: Path) -> subprocess.Popen[bytes]:
     # A shell that starts the tests in the background makes its children deaf to Ctrl-C; this one must hear it.
     return subprocess.Popen(
-        [sys.executable, "-c", PREPARE, str(corpus), str(out)],
+        [*PREPARE, str(corpus), str(out)],
+        cwd=ROOT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -62,6 +58,10 @@ def wait_for(condition: object, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.005)
 
 
+def finished_shards(beside: Path) -> list[Path]:
+    return list(beside.glob(".prepared.building-*/part-*.json"))
+
+
 def epoch_digests(folder: Path) -> list[str]:
     prepared = open_prepared(folder)
     return [batch_digest(batch) for batch in batches(prepared, config=DataConfig(batch_seconds=30.0), seed=3, epochs=1)]
@@ -70,12 +70,13 @@ def epoch_digests(folder: Path) -> list[str]:
 def test_after_kill_9_the_next_run_goes_on_and_the_batches_are_identical(
     corpus: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
-    out, building = tmp_path / "prepared", tmp_path / "prepared.building"
+    out = tmp_path / "prepared"
     process = start_prepare(corpus, out)
-    wait_for(lambda: list(building.glob("part-*.json")), process)
+    wait_for(lambda: finished_shards(tmp_path), process)
     process.kill()
     process.wait()
     assert not out.exists()
+    [building] = tmp_path.glob(".prepared.building-*")
     finished = {path.name: path.stat().st_ino for path in building.glob("part-*.json")}
     shards = {path.name: path.stat().st_ino for path in building.glob("shard-*") if path.name.replace(
         "shard", "part").replace(".array_record", ".json") in finished}  # fmt: skip
@@ -105,7 +106,7 @@ def test_workers_end_when_their_parent_is_killed(corpus: Path, tmp_path: Path) -
 def test_a_killed_worker_is_replaced_and_nothing_is_refused(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "prepared"
     process = start_prepare(corpus, out)
-    wait_for(lambda: list((tmp_path / "prepared.building").glob("part-*.json")), process)
+    wait_for(lambda: finished_shards(tmp_path), process)
     psutil.Process(process.pid).children()[0].kill()
 
     assert process.wait(timeout=120) == 0
@@ -150,30 +151,28 @@ def test_a_full_disk_names_the_place_and_keeps_what_is_done(corpus: Path, uninte
     out = tmp_path / "prepared"
     # Clips grow longer, so early shards fit below the limit on a file's size and later ones do not.
     limit = sorted(path.stat().st_size for path in uninterrupted.glob("shard-*"))[2]
-    script = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n{PREPARE}"
+    command = [*PREPARE, str(corpus), str(out), str(limit)]
 
-    process = subprocess.run(
-        [sys.executable, "-c", script, str(corpus), str(out)], capture_output=True, text=True, timeout=120, check=False
-    )
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
     assert process.returncode != 0
     message = process.stderr.strip().splitlines()[-2:]
     assert "DataError" in message[0]
-    assert f"cannot write {out}.building" in message[0]
+    assert f"cannot write {out}:" in message[0]
     assert "File too large" in message[0]
     assert "finished shard(s) are kept" in message[0]
     assert "free some space" in message[1]
     assert not out.exists()
-    kept = len(list((tmp_path / "prepared.building").glob("part-*.json")))
+    kept = len(finished_shards(tmp_path))
     assert kept >= 1
-    assert not list((tmp_path / "prepared.building").glob(".*.part"))
+    assert not list(tmp_path.glob(".prepared.building-*/.*.part"))
     assert folder_digest(prepare(corpus, settings(out), out=out).path) == folder_digest(uninterrupted)
 
 
 def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(corpus: Path, uninterrupted: Path, tmp_path: Path) -> None:
     out = tmp_path / "prepared"
     process = start_prepare(corpus, out)
-    wait_for(lambda: list((tmp_path / "prepared.building").glob("part-*.json")), process)
+    wait_for(lambda: finished_shards(tmp_path), process)
     workers = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGINT)
 

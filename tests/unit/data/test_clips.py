@@ -12,6 +12,7 @@ from myxtts.config.data import DataConfig
 from myxtts.data.clips import load_clip, normalise_loudness, trim_silence
 from myxtts.errors import DataError
 from tests.corpus_maker import tone
+from tests.limits import no_more_memory_than
 
 
 def load(path: Path, **changes: object) -> np.ndarray:
@@ -123,3 +124,13 @@ def test_loudness_comes_out_alike_and_below_full_scale(level: float) -> None:
 
     np.testing.assert_allclose(other, reference, rtol=1e-3, atol=1e-5)
     assert np.abs(other).max() < 1.0
+
+
+def test_a_small_file_of_many_fast_channels_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    """15 seconds of 8 channels at FLAC's highest rate are 315 MB of floats."""
+    with soundfile.SoundFile(tmp_path / "a.flac", "w", 655_350, 8, subtype="PCM_16") as file:
+        for _ in range(15):
+            file.write(np.ones((655_350, 8), np.int16))
+
+    with no_more_memory_than(100 * 2**20), pytest.raises(DataError, match="8 channels of 655350 samples a second"):
+        load(tmp_path / "a.flac")

@@ -343,3 +343,18 @@ def test_half_a_character_refuses_its_line_alone(tmp_path: Path, field: str) -> 
     assert [prepared.read(clip).id for clip in range(len(prepared))] == ["one"]
     (refused,) = map(json.loads, (prepared.path / REFUSED).read_text(encoding="utf-8").splitlines())
     assert (refused["line"], "U+D83D" in refused["reason"] or "\\ud83d" in refused["reason"]) == (1, True)
+
+
+@pytest.mark.parametrize("sign", ["\x1b", "\x07", "\x9b", "\x7f", "\n", "\t", "\u2028"])
+@pytest.mark.parametrize("field", ["id", "speaker", "text"])
+def test_a_control_character_refuses_its_line_alone(tmp_path: Path, field: str, sign: str) -> None:
+    good = {"audio": "a.wav", "text": "Hi", "id": "one", "speaker": "anna", "language": "en"}
+    soundfile.write(tmp_path / "a.wav", tone(0.5), 22050)
+    hostile = {**good, "id": "two"} | {field: f"a{sign}[2Jb"}
+    (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, (hostile, good))))
+
+    listing = list_corpus(tmp_path)
+
+    spoken = field == "text" and sign in "\t\u2028"  # white space
+    assert ids(listing) == (["two", "one"] if spoken else ["one"])
+    assert spoken or f"U+{ord(sign):04X}" in reasons(listing)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -16,6 +17,7 @@ from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.data.prepared import REFUSED, PreparedCorpus, held_out_of, open_prepared
 from myxtts.errors import ConfigError, DataError
 from tests.corpus_maker import folder_digest, make_ljspeech, sentence, settings, tone
+from tests.processes import run_program
 
 
 def refusals(prepared: PreparedCorpus) -> list[dict[str, object]]:
@@ -203,10 +205,26 @@ def test_asked_to_stop_it_ends_with_the_clip_at_hand_and_goes_on_from_the_finish
     assert "1 of 2 shards are done" in caplog.text
 
 
+@pytest.mark.parametrize("frontend", ["characters", "phonemes", "bpe"])
+def test_asked_to_stop_it_makes_no_vocabulary_first(tmp_path: Path, frontend: str) -> None:
+    corpus, asked = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 40), []
+    config = settings(tmp_path, text_frontend=frontend)
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 10
+
+    with pytest.raises(PreparingStopped):
+        prepare(corpus, config, workers=1, should_stop=stop)
+
+    assert len(asked) == 11, "it is the 11th of 40 texts"
+    assert not list(tmp_path.rglob("tokenizer.json"))
+
+
 def test_asked_to_stop_it_does_not_wait_for_another_process(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 2)
 
-    with (tmp_path / "prepared.lock").open("w") as held:
+    with (tmp_path / ".prepared.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(PreparingStopped):
             prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", should_stop=lambda: True)
@@ -220,6 +238,73 @@ def test_a_folder_of_the_users_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="will not be replaced"):
         prepare(make_ljspeech(tmp_path / "corpus", 1), settings(tmp_path), out=mine, force=True)
     assert (mine / "chapter1.txt").exists()
+
+
+def test_neighbours_of_the_users_with_names_like_ours_stay_as_they_are(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+    neighbours = [f"{mark}prepared.{kind}" for mark in ("", ".") for kind in ("old", "building", "building-1", "old-1")]
+    for name in neighbours:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "chapter1.txt").write_text("years of work")
+    locks = [tmp_path / "prepared.lock", tmp_path / ".prepared.lock"]
+    for lock in locks:
+        lock.write_text("mine")
+
+    for force in (False, True):
+        prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", force=force, workers=1)
+
+    assert [(tmp_path / name / "chapter1.txt").is_file() for name in neighbours] == [True] * len(neighbours)
+    assert [lock.read_text() for lock in locks] == ["mine", "mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["corpus", "prepared", *neighbours, *(lock.name for lock in locks)]
+    )
+
+
+@pytest.mark.parametrize("manifest", ["{}", '{"version": 1, "name": "my web app"}', "not json"])
+def test_a_folder_of_the_users_with_a_manifest_of_its_own_is_not_replaced(tmp_path: Path, manifest: str) -> None:
+    mine = tmp_path / "app"
+    mine.mkdir()
+    (mine / "manifest.json").write_text(manifest)
+
+    with pytest.raises(DataError, match="will not be replaced"):
+        prepare(make_ljspeech(tmp_path / "corpus", 1), settings(tmp_path), out=mine, force=True)
+    assert (mine / "manifest.json").read_text() == manifest
+
+
+def test_what_another_state_of_the_corpus_left_unfinished_is_removed(tmp_path: Path) -> None:
+    corpus, out, seen = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 40), tmp_path / "prepared", []
+    with pytest.raises(PreparingStopped):
+        prepare(corpus, settings(tmp_path), seen.append, out=out, workers=1, should_stop=lambda: len(seen) == 35)
+    assert len(list(tmp_path.glob(".prepared.building-*"))) == 1
+
+    change_metadata(corpus, (corpus / "metadata.csv").read_text().splitlines()[1:])
+    prepare(corpus, settings(tmp_path), out=out, workers=1)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".prepared.lock", "corpus", "prepared"]
+
+
+def test_a_whole_folder_that_a_kill_left_without_its_name_gets_it(tmp_path: Path) -> None:
+    corpus, out = make_ljspeech(tmp_path / "corpus", 3), tmp_path / "prepared"
+    prepare(corpus, settings(tmp_path), out=out, workers=1)
+    inode = (out / "manifest.json").stat().st_ino
+    out.rename(tmp_path / ".prepared.building-0123456789ab")
+
+    prepare(corpus, settings(tmp_path), out=out, workers=1)
+
+    assert (out / "manifest.json").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("place", ["prepared", ".prepared.old-0123456789ab"])
+def test_a_read_error_on_a_manifest_ends_the_command_and_removes_nothing(tmp_path: Path, place: str) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 2)
+    (tmp_path / place).mkdir()
+    (tmp_path / place / "manifest.json").symlink_to("/proc/self/mem")  # a real EIO
+    (tmp_path / place / "shard").write_text("good")
+
+    with pytest.raises(DataError, match=r"manifest\.json cannot be read: Input/output error"):
+        prepare(corpus, settings(tmp_path), out=tmp_path / "prepared", workers=1)
+
+    assert (tmp_path / place / "shard").is_file()
 
 
 def test_half_a_folder_is_not_opened(tmp_path: Path) -> None:
@@ -290,18 +375,9 @@ def test_speakers_who_take_turns_are_all_held_out(turn: int) -> None:
 
 
 def test_preparing_imports_no_tensorflow(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     corpus = make_ljspeech(tmp_path / "corpus", 2)
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom myxtts.data.ljspeech import LJSpeechDataset\n"
-        "from tests.corpus_maker import settings\n"
-        f"dataset = LJSpeechDataset({str(corpus)!r}, settings(Path({str(tmp_path)!r})))\n"
-        "next(dataset.batches())\nassert 'tensorflow' not in sys.modules\n"
-    )
 
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    run_program("corpora", "without_tensorflow", str(corpus), str(tmp_path), fresh=True)
 
 
 def change_metadata(corpus: Path, lines: list[str]) -> None:
@@ -326,6 +402,38 @@ def test_a_corpus_that_is_prepared_anew_under_a_reader_is_an_error_and_not_other
     assert now.read(0).id == ("clip_0" if fewer else "clip_3")
 
 
+@pytest.mark.parametrize("change", ["order", "sound", "tokenizer"])
+def test_a_corpus_of_the_same_lengths_is_another_one_all_the_same(tmp_path: Path, change: str) -> None:
+    lines = ["clip_0|One cat.", "clip_1|Two dog.", "clip_2|Six owl."]
+    corpus = make_ljspeech(tmp_path / "corpus", seconds=[1.0] * 3, lines=lines)
+    reading = prepare(corpus, settings(tmp_path), workers=1)
+    if change == "order":
+        change_metadata(corpus, lines[::-1])
+    elif change == "tokenizer":
+        change_metadata(corpus, ["clip_0|One cow.", *lines[1:]])
+    else:
+        # As many bytes and the same time: the sources look as they did, and what is made of them does not.
+        wav = corpus / "wavs" / "clip_0.wav"
+        times = wav.stat()
+        soundfile.write(wav, tone(1.0, pitch=300), 22050)
+        os.utime(wav, ns=(times.st_atime_ns, times.st_mtime_ns))
+    now = prepare(corpus, settings(tmp_path), workers=1, force=True)
+    assert now.index.wave_samples.tolist() == reading.index.wave_samples.tolist()
+    assert now.index.text_tokens.tolist() == reading.index.text_tokens.tolist()
+    use = (lambda: reading.tokenizer) if change == "tokenizer" else (lambda: reading.read(0))
+
+    with pytest.raises(DataError, match="was replaced while it was read"):
+        use()
+
+
+def test_a_corpus_that_is_prepared_anew_from_the_same_sources_is_read_on(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+    reading = prepare(corpus, settings(tmp_path), workers=1)
+    prepare(corpus, settings(tmp_path), workers=1, force=True)
+
+    assert reading.read(2).id == "clip_2"
+
+
 def test_a_worker_process_does_not_open_another_corpus_than_its_parent(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 4)
     sent = pickle.dumps(prepare(corpus, settings(tmp_path), workers=1))
@@ -341,13 +449,26 @@ def test_a_worker_process_does_not_open_another_corpus_than_its_parent(tmp_path:
 def test_a_finished_corpus_in_a_place_that_cannot_be_written_is_used(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 2)
     first = prepare(corpus, settings(tmp_path / "cache"), workers=1)
-    lock = first.path.with_name(first.path.name + ".lock")
+    lock = first.path.with_name(f".{first.path.name}.lock")
     lock.unlink()
     lock.mkdir()  # Not even root can open that for writing.
 
     assert len(prepare(corpus, settings(tmp_path / "cache"), workers=1)) == 2
     with pytest.raises(DataError, match="cannot write"):
         prepare(corpus, settings(tmp_path / "cache"), workers=1, force=True)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_said_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+
+    assert len(prepare(make_ljspeech(tmp_path / "corpus", 2), settings(tmp_path / "cache"), workers=1)) == 2
+    assert f"{tmp_path / 'cache'} cannot be locked ({os.strerror(number)})" in caplog.text
 
 
 def test_a_corpus_in_a_folder_whose_name_is_no_text_is_prepared(tmp_path: Path) -> None:
