@@ -33,5 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         own = slow[worker::workers]
         share = (len(items) - len(ordered)) // (workers - worker)
         ordered += own
-        ordered += [item for item, _ in zip(others, range(share - len(own)), strict=False)]
+        # The range first: a zip that ends with `others` in front has taken one of them already, and lost it.
+        ordered += [item for _, item in zip(range(share - len(own)), others, strict=False)]
     items[:] = [*ordered, *others]

@@ -99,10 +99,12 @@ def gpu_kernels(tensorflow: str) -> Finding:
     """Whether this TensorFlow is the one whose kernels our operations were held against."""
     table = stored_table()
     if table.knows(tensorflow):
-        return Finding(f"every operation of training has a GPU kernel in TensorFlow {table.tensorflow}")
+        return Finding(
+            f"every operation that training puts on a GPU has a kernel there in TensorFlow {table.tensorflow}"
+        )
     return Finding(
-        f"whether every operation of training has a GPU kernel is known of TensorFlow {table.tensorflow}, not of "
-        f"{tensorflow}: with GPUs, myxtts validate tries all stages"
+        "whether every operation that training puts on a GPU has a kernel there is known of TensorFlow "
+        f"{table.tensorflow}, not of {tensorflow}: with GPUs, myxtts validate tries all stages"
     )
 
 

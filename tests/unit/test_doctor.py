@@ -9,7 +9,10 @@ from myxtts.runtime.kernels import stored_table
 def test_the_tables_own_tensorflow_is_known() -> None:
     known = stored_table().tensorflow
 
-    assert gpu_kernels(known).text == f"every operation of training has a GPU kernel in TensorFlow {known}"
+    assert (
+        gpu_kernels(known).text
+        == f"every operation that training puts on a GPU has a kernel there in TensorFlow {known}"
+    )
 
 
 def test_another_tensorflow_is_named_with_the_way_to_try_it() -> None:
