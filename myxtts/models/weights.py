@@ -98,6 +98,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path} is not a manifest of version {FORMAT_VERSION}", hint="update myxtts, or export the model again"
         )
+    if not {"sha256", "weights"} <= manifest.keys() or not isinstance(manifest["metadata"], dict):
+        raise DamagedError(f"{path} is no manifest", hint="export the model again")
     return manifest
 
 
@@ -179,7 +181,7 @@ def grow_text_vocabulary(
 
 def _described(folder: Path) -> Path | None:
     """The file of weights that the folder's manifest describes, by either of its names; None where there is none."""
-    digest = read_manifest(folder).get("sha256")
+    digest = read_manifest(folder)["sha256"]
     for path in (folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS):
         try:
             if path.is_file() and _digest(path) == digest:
