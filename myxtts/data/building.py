@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from myxtts.data.prepared import MANIFEST
+from myxtts.data.prepared import INDEX_TYPES, MANIFEST
 from myxtts.data.shards import write_whole
 from myxtts.errors import DataError
 from myxtts.files import sync
@@ -65,9 +65,13 @@ def remove_unfinished(building: Path) -> None:
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether `prepare` made it, in whatever version; a manifest of another program's does not count."""
+    """Whether `prepare` made it, in whatever version; a manifest of another program's does not count.
+
+    A damaged manifest says nothing, but nobody else has files with the names of all our columns.
+    """
     manifest = _read_object(folder / MANIFEST)
-    return {"version", "fingerprint", "shards"} <= manifest.keys()
+    columns = all((folder / f"{name}.bin").is_file() for name in INDEX_TYPES)
+    return columns or {"version", "fingerprint", "shards"} <= manifest.keys()
 
 
 def _siblings(target: Path, kind: str) -> list[Path]:

@@ -32,6 +32,7 @@ MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.json"
 REFUSED = "refused.jsonl"
 REPORT = "report.json"
+_NEEDED = {"fingerprint", "clips", "speakers", "languages", "index_crc32", "shards"}
 INDEX_TYPES = {"wave_samples": "<u4", "text_tokens": "<u4", "speaker": "<i4", "language": "u1"}
 
 
@@ -174,13 +175,14 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     path = folder / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     except OSError as error:
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}", hint="check the disk and the file's rights"
         ) from error
-    return manifest if isinstance(manifest, dict) and manifest.get("version") == FORMAT_VERSION else None
+    usable = isinstance(manifest, dict) and manifest.get("version") == FORMAT_VERSION and manifest.keys() >= _NEEDED
+    return manifest if usable else None
 
 
 def _identity_of(manifest: dict[str, Any]) -> str:

@@ -116,9 +116,12 @@ def read_manifest(folder: str | Path) -> WeightsManifest:
         )
     try:
         shapes = {name: tuple(about["shape"]) for name, about in content["weights"].items()}
-        return WeightsManifest(content["sha256"], shapes, content["metadata"])
+        manifest = WeightsManifest(content["sha256"], shapes, content["metadata"])
     except (AttributeError, KeyError, TypeError) as error:
         raise DamagedError(f"{path} is damaged: {error!r}", hint="copy the whole folder again") from None
+    if not isinstance(manifest.metadata, dict):
+        raise DamagedError(f"{path} is damaged: metadata is no mapping", hint="copy the whole folder again")
+    return manifest
 
 
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:

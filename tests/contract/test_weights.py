@@ -101,7 +101,12 @@ def test_a_damaged_file_is_refused(saved: Path) -> None:
         read_arrays(saved)
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"version": 99}', "[]"])
+NO_METADATA = '{"version": 1, "sha256": "", "weights": {}, "metadata": []}'
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{", '{"version": 99}', "[]", "[" * 10**5, '{"version": 1, "metadata": {}}', NO_METADATA]
+)
 def test_a_folder_without_a_readable_manifest_is_refused(saved: Path, content: str | None) -> None:
     if content is None:
         (saved / MANIFEST_FILE).unlink()

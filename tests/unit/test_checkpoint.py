@@ -106,9 +106,17 @@ def change_the_data_position(path: Path) -> None:
     (path / MANIFEST).write_text(text.replace('"position": 2', '"position": 3'), encoding="utf-8")
 
 
+def lose_the_state_and_the_checksum(path: Path) -> None:
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    manifest["metadata"]["state"] = []
+    del manifest["manifest_sha256"]
+    (path / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
 DAMAGES = [
     *(truncate, flip_a_bit, lose_the_arrays),
     *(lose_the_manifest, garble_the_manifest, change_the_step, change_the_data_position),
+    lose_the_state_and_the_checksum,
 ]
 
 

@@ -154,6 +154,15 @@ def test_what_changes_the_result_prepares_again(tmp_path: Path, change: str) -> 
     assert not (out / "mark").exists()
 
 
+@pytest.mark.parametrize("manifest", ["{", "[]", '{"version": 1}', "[" * 10**5])
+def test_a_damaged_manifest_prepares_again(tmp_path: Path, manifest: str) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 4)
+    first = prepare(corpus, settings(tmp_path), workers=1)
+    (first.path / "manifest.json").write_text(manifest)
+
+    assert len(prepare(corpus, settings(tmp_path), workers=1)) == 4
+
+
 def test_settings_that_do_not_shape_the_result_keep_it(tmp_path: Path) -> None:
     corpus = make_ljspeech(tmp_path / "corpus", 4)
     first = prepare(corpus, settings(tmp_path))
