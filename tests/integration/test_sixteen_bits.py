@@ -102,8 +102,8 @@ def test_all_stages_learn_and_speak_in_16_bits_and_decide_codes_speakers_and_sam
     assert len(seen["aligner"]) == 1
     assert seen["codec"] == [["commitment", "ctc", "l1", "mse"], ["float32"]]
     assert seen["gpt"] == [["accuracy", "alignment", "audio", "text"], ["float32"]]
-    assert seen["decoder"] == [["adversarial", "features", "discriminators", "mel"], ["float32"]]
-    assert seen["mels"] == [["adversarial", "features", "discriminators", "l1", "mse"], ["float32"]]
+    assert seen["decoder"] == [["adversarial", "discriminators", "features", "mel"], ["float32"]]
+    assert seen["mels"] == [["adversarial", "discriminators", "features", "l1", "mse"], ["float32"]]
     assert seen["made"] == ["float32"] * 3
     narrow = dict.fromkeys(("gpt", "conditioning", "hifigan", "mels"), "float16")
     assert seen["computes"] == {**narrow, **dict.fromkeys(("codes", "samples", "speaker"), "float32")}
