@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
-# From nothing to speech in half an hour; with the outside judges: make demo EXTRAS=cpu,dev,eval
+# From nothing to speech in half an hour; with all metrics: make demo EXTRAS=cpu,dev,eval
 demo: setup
 	$(BIN)/python -m myxtts demo $(DEMO)
 

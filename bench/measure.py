@@ -87,7 +87,7 @@ def family_busy_s() -> float:
 
 
 def run_side(command: list[str], environment: Mapping[str, str] = ONE_THREAD) -> dict[str, Any]:
-    """Run one side to its end, on one thread unless told otherwise; its last line of output is JSON."""
+    """Run one side to its end, on one thread by default; its last line of output is JSON."""
     done = subprocess.run(
         command, cwd=HERE.parent, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

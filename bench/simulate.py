@@ -207,7 +207,7 @@ class MeasuredRun:
 
 
 def phases_of_run(run: Path) -> MeasuredRun:
-    """Phase times of a run's last windows, brought to one model device, and the steps a second that it made."""
+    """Phase times of a run's last windows, scaled to one model device, and the steps a second that it made."""
     from myxtts.monitoring.events import read_events
     from myxtts.monitoring.figures import WindowFigures
     from myxtts.monitoring.schema import WindowEvent

@@ -20,7 +20,7 @@ from bench.report import Row
 from bench.simulate import Phases, agreement, simulate
 
 ROWS, BATCH_MB = 8, 1
-SPREAD = 0.2
+JITTER = 0.2
 CYCLE = 32
 """Batches after which the lengths repeat; every measurement is over whole cycles."""
 DEVICES = 4
@@ -39,7 +39,7 @@ class Sleepers:
         self._process_ms, self._train_ms = process_ms, train_ms
         width = BATCH_MB * 250_000 // ROWS
         self._wave = np.zeros((ROWS, width), np.float32)
-        self._factors = np.random.default_rng(0).normal(1.0, SPREAD, CYCLE).clip(0.3, 2.0)
+        self._factors = np.random.default_rng(0).normal(1.0, JITTER, CYCLE).clip(0.3, 2.0)
         self._factors /= self._factors.mean()
         self._replicas = ThreadPoolExecutor(DEVICES)
 
@@ -153,7 +153,7 @@ def measured_phases(sleepers: Sleepers) -> Phases:
         batch_mb=BATCH_MB,
         link_gb_s=BATCH_MB / max(transfer_ms, 1e-3),
         link_latency_ms=0.0,
-        jitter=SPREAD,
+        jitter=JITTER,
     )
 
 

@@ -19,7 +19,7 @@ from tests.processes import run_program
 
 @dataclass
 class World:
-    """A machine with GPUs, real or simulated, whose `tf.config` records what it is told."""
+    """A machine with GPUs, real or simulated, whose `tf.config` records every call."""
 
     config: FakeTfConfig
     backend: Backend

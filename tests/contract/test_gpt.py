@@ -138,10 +138,10 @@ def test_alignment_loss_is_least_where_the_attention_is_on_the_token() -> None:
     lengths = tf.constant([4]), tf.constant([4])
 
     def attention(shift: int) -> tf.Tensor:
-        spread = 0.8 * tf.one_hot(token_BT + 1 + shift, 6) + 0.1 * (
+        target = 0.8 * tf.one_hot(token_BT + 1 + shift, 6) + 0.1 * (
             tf.one_hot(token_BT + shift, 6) + tf.one_hot(token_BT + 2 + shift, 6)
         )
-        return spread + 0.01
+        return target + 0.01
 
     right, off_by_one = (float(alignment_loss([attention(shift)], token_BT, *lengths)) for shift in (0, 1))
 
@@ -167,17 +167,17 @@ def test_initialisation_has_the_asked_for_spread_and_the_codebooks_neighbours() 
     initialise_from_scratch(gpt, seed=1)
     audio_from_codebook(gpt, codebook, seed=1)
 
-    spread = {weight.path: float(np.std(weight.value)) for weight in gpt.weights}
-    assert spread["gpt/text_embedding/table"] == pytest.approx(0.2, rel=0.05)
-    assert spread["gpt/block_1/qkv/kernel"] == pytest.approx(128**-0.5, rel=0.05)
-    assert spread["gpt/block_1/down/kernel"] == pytest.approx(0.5 * 512**-0.5, rel=0.05)
-    assert spread["gpt/audio_embedding/table"] == pytest.approx(0.2, rel=0.05)
+    std = {weight.path: float(np.std(weight.value)) for weight in gpt.weights}
+    assert std["gpt/text_embedding/table"] == pytest.approx(0.2, rel=0.05)
+    assert std["gpt/block_1/qkv/kernel"] == pytest.approx(128**-0.5, rel=0.05)
+    assert std["gpt/block_1/down/kernel"] == pytest.approx(0.5 * 512**-0.5, rel=0.05)
+    assert std["gpt/audio_embedding/table"] == pytest.approx(0.2, rel=0.05)
     table = gpt.audio_embedding.table.numpy()
     assert np.linalg.norm(table[7] - table[3]) < 0.01 * np.linalg.norm(table[7] - table[4])
 
 
 class Overfitted:
-    """A GPT that has learnt four utterances by heart, with supervised attention."""
+    """A GPT that is overfitted to four utterances, with supervised attention."""
 
     def __init__(self) -> None:
         config = ModelConfig(
@@ -226,7 +226,7 @@ def overfitted() -> Overfitted:
     return Overfitted()
 
 
-def test_four_utterances_are_learnt_by_heart(overfitted: Overfitted) -> None:
+def test_four_utterances_are_overfitted(overfitted: Overfitted) -> None:
     assert overfitted.losses[-1][-1] > 0.99
 
 

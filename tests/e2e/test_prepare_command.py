@@ -1,4 +1,4 @@
-"""`myxtts prepare` as a user sees it: the report, the reuse, and where refusals are told."""
+"""`myxtts prepare` as a user sees it: the report, the reuse, and where refusals are listed."""
 
 from __future__ import annotations
 

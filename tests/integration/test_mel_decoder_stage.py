@@ -117,7 +117,7 @@ def test_the_mel_decoder_starts_as_the_codec_and_learns_to_read_latents_and_text
     assert seen["unchanged"], "everything before it is frozen"
     before, after = seen["told_apart"]
     assert before == [0, 0]
-    # Of the text it needs little here: two clips are told apart by their codes.
+    # Of the text it needs little here: their codes distinguish two clips.
     assert min(after) > 0.001, "it reads latents and text"
     assert seen["resumed"] == pytest.approx(seen["straight"], rel=1e-5)
     assert seen["terms"] == [["l1", "mse"], ["adversarial", "discriminators", "features", "l1", "mse"]]

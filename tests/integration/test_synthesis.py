@@ -302,11 +302,11 @@ def test_a_fault_is_tried_again_while_nothing_was_yielded_and_cut_afterwards(dec
         return report
 
     [silent] = report_with(codes_per_token=1.2).pieces
-    [heard] = report_with(codes_per_token=4.0).pieces
+    [piece] = report_with(codes_per_token=4.0).pieces
 
     assert (silent.fault, silent.attempts) == ("no stop", 2)
-    assert (heard.fault, heard.attempts) == ("no stop", 1)
-    assert "too late to try again" in str(heard.note)
+    assert (piece.fault, piece.attempts) == ("no stop", 1)
+    assert "too late to try again" in str(piece.note)
 
 
 def test_a_pause_in_the_middle_does_not_end_a_stream(decoding_voice: Synthesizer) -> None:

@@ -84,12 +84,12 @@ def test_a_gpt_that_came_to_ignore_its_references_says_so_where_there_is_more_th
 
     assert result.returncode == 0, result.stderr
     seen = {voices: events(tmp_path / f"run-{voices}") for voices in (3, 1)}
-    spread = {
+    variation = {
         voices: [e["conditioning_variation"] for e in own if "conditioning_variation" in e]
         for voices, own in seen.items()
     }
-    assert 0 < spread[3][-1] < 0.05
-    assert 0 < spread[1][-1] < 0.05
+    assert 0 < variation[3][-1] < 0.05
+    assert 0 < variation[1][-1] < 0.05
     warnings = {voices: [e["message"] for e in own if e["event"] == "warning"] for voices, own in seen.items()}
     assert warnings == {3: ["the conditioning has collapsed: every reference gives the same voice"], 1: []}
     assert "start over with --fresh and a lower --learning-rate" in result.stderr

@@ -164,7 +164,7 @@ def test_all_stages_and_the_aligner_run_over_replicas_in_one_command(corpus: Pat
     )
 
     assert result.returncode == 0, result.stderr
-    assert result.stderr.count("Aligner: loss") == 1, "the codec listens with the aligner that later aligns the clips"
+    assert result.stderr.count("Aligner: loss") == 1, "one aligner gives the codec its loss and aligns the clips"
     steps = [event for event in events(folder) if event["event"] == "step" and event["stage"] != "gpt"]
     assert {event["stage"] for event in steps} == {"codec", "decoder"}
     assert all(event["ctc"] > 0 for event in steps)

@@ -92,10 +92,10 @@ def test_a_short_reference_is_repeated_where_silence_would_follow() -> None:
 
 def test_a_stage_that_is_made_shorter_keeps_a_quarter_of_its_steps_for_the_discriminators() -> None:
     small = XTTSConfig(model_size="small")
-    told = XTTSConfig(model_size="small", discriminator_start=5)
+    given = XTTSConfig(model_size="small", discriminator_start=5)
 
     assert [hifigan.discriminator_start(small, steps) for steps in (100, 3000, 100_000)] == [75, 2250, 5000]
-    assert hifigan.discriminator_start(told, 3000) == 5
+    assert hifigan.discriminator_start(given, 3000) == 5
 
 
 def test_the_mel_discriminator_joins_after_a_third_of_its_steps() -> None:
@@ -124,11 +124,11 @@ def test_a_run_that_is_made_longer_keeps_its_discriminators() -> None:
         parts = HiFiGAN(size.model), SpeakerEncoder(size.model)
         return HiFiGANStage(*parts, frozen, SETTINGS["tiny"], hifigan.discriminator_start(size, steps))
 
-    short, longer, told = stage_of(1000), stage_of(4000), stage_of(4000)
+    short, longer, given = stage_of(1000), stage_of(4000), stage_of(4000)
     longer.set_state(short.get_state(), size.training)
-    told.set_state(short.get_state(), replace(size.training, discriminator_start=3000))
+    given.set_state(short.get_state(), replace(size.training, discriminator_start=3000))
 
     assert not short.begin_step(749)
     assert short.begin_step(750)
     assert longer.begin_step(1000), "it learns against them from its first step on"
-    assert not told.begin_step(1000)
+    assert not given.begin_step(1000)

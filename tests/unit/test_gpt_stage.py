@@ -1,4 +1,4 @@
-"""Stage `gpt`: whether its references are told apart, and what the GPT reads in place of corrupted codes."""
+"""Stage `gpt`: conditioning collapse, and what the GPT reads in place of corrupted codes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def references(clips: int, speakers: int = 2) -> dict[str, Any]:
     return {"reference": mel, "reference_lengths": tf.fill([clips], 40), "speaker": tf.range(clips) % speakers}
 
 
-def test_references_that_differ_are_told_apart_whatever_batches_they_come_in(stage: GPTStage) -> None:
+def test_references_that_differ_are_no_collapse_whatever_batches_they_come_in(stage: GPTStage) -> None:
     whole = references(6)
     halves = [{name: tensor[rows] for name, tensor in whole.items()} for rows in (slice(0, 3), slice(3, 6))]
 
-    spread = stage.validate_together([whole])["conditioning_variation"]
+    variation = stage.validate_together([whole])["conditioning_variation"]
 
-    assert COLLAPSED_VARIATION < spread < 1
-    assert stage.validate_together(halves)["conditioning_variation"] == pytest.approx(spread, rel=1e-4)
+    assert COLLAPSED_VARIATION < variation < 1
+    assert stage.validate_together(halves)["conditioning_variation"] == pytest.approx(variation, rel=1e-4)
 
 
 def test_latents_that_see_nothing_of_the_reference_have_no_spread(stage: GPTStage) -> None:

@@ -254,8 +254,8 @@ def test_the_console_fits_its_width_and_shows_what_matters(tmp_path: Path, width
     shown = stream.getvalue()
 
     assert max(len(line) for line in shown.splitlines()) <= width
-    for fact in ("stage gpt (2 of 2)", "20 / 100", "94 %", "/GPU:1", "47/50", "210.0 audio-s/s", "11.0 GB of 16.0"):
-        assert fact in shown, fact
+    for text in ("stage gpt (2 of 2)", "20 / 100", "94 %", "/GPU:1", "47/50", "210.0 audio-s/s", "11.0 GB of 16.0"):
+        assert text in shown, text
     assert "[bold]" in shown, "what comes from the run is not markup"
 
 
@@ -418,8 +418,8 @@ def test_the_report_is_one_page_that_needs_no_network(tmp_path: Path) -> None:
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert 'src="data:audio/wav;base64,UklGRmRhdGE="' in page
     assert "prefers-color-scheme: dark" in page
-    for fact in ("Loss, stage gpt", "Devices over time", "Memory", "training does not wait for data", "finished"):
-        assert fact in page
+    for text in ("Loss, stage gpt", "Devices over time", "Memory", "training does not wait for data", "finished"):
+        assert text in page
     assert "/GPU:0: memory is unavailable" in page
 
 

@@ -1,4 +1,4 @@
-"""Postfilter that decoders smooth away: measured against real speech, and given back."""
+"""The global-variance postfilter: measured against real speech, and applied."""
 
 from __future__ import annotations
 
