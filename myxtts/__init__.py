@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "open_voice"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Fatal lines only: what a user can act on arrives as an exception, and on CPUs without AVX-512 oneDNN reports
 # every fallback as an error. `--debug` shows it all.

@@ -178,7 +178,7 @@ class TrainingConfig:
     def steps_asked_for(self, stage: Stage) -> tuple[str, int] | None:
         """The setting that limits a stage's steps, as a message names it, and its value; None where the recipe does."""
         for name in (f"{stage}_steps", "max_steps"):
-            if (steps := getattr(self, name)) is not None:
+            if (steps := getattr(self, name, None)) is not None:
                 return shown(name), steps
         return None
 

@@ -12,12 +12,8 @@ import keras
 import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
-from myxtts.models.conditioning import Conditioning
-from myxtts.models.dvae import DVAE
-from myxtts.models.gpt import GPT, AlignmentHeads, GPTOutput
-from myxtts.models.hifigan import HiFiGAN
-from myxtts.models.mel_decoder import MelDecoder
-from myxtts.models.speaker_encoder import SpeakerEncoder
+from myxtts.models.gpt import AlignmentHeads, GPTOutput
+from myxtts.models.parts import PARTS
 from myxtts.models.weights import load_weights, save_weights
 
 
@@ -27,15 +23,10 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
         super().__init__(**{"name": "xtts", **keras_options})
         self.config = config
-        self.dvae = DVAE(config)
-        self.conditioning = Conditioning(config)
-        self.gpt = GPT(config)
         self.parts = ("dvae", "conditioning", "gpt", *config.decoder_parts)
-        if config.decoder == "mel":
-            self.mel_decoder = MelDecoder(config)
-        else:
-            self.speaker_encoder = SpeakerEncoder(config)
-            self.hifigan = HiFiGAN(config)
+        # Built once all are constructed: both draw from Keras's seed, and the order decides the initial weights.
+        for name in self.parts:
+            setattr(self, name, PARTS[name](config))
         for name in self.parts:
             getattr(self, name).build()
         self.built = True

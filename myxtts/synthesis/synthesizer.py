@@ -1,4 +1,4 @@
-"""Text to speech with one voice: normalise, split, generate with hallucination checks, decode, trim, join.
+"""Text to speech with one voice: split, normalise, generate with hallucination checks, decode, trim, join.
 
 `Synthesizer.stream` yields sound while it is made, `speak` all of it as one wave: the same samples, unless a fault is
 found after a part was yielded. Every text ends in speech or in a `SynthesisError`; what was not spoken stands in the

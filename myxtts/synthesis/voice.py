@@ -155,27 +155,14 @@ def missing_to_speak(parts: Collection[str]) -> list[str]:
 
 def build_parts(config: ModelConfig, parts: Iterable[str]) -> SimpleNamespace:
     """The named parts of the model and no others, on the device under whose scope this is called."""
-    from myxtts.models.conditioning import Conditioning
-    from myxtts.models.dvae import DVAE
-    from myxtts.models.gpt import GPT
-    from myxtts.models.hifigan import HiFiGAN
-    from myxtts.models.mel_decoder import MelDecoder
-    from myxtts.models.speaker_encoder import SpeakerEncoder
+    from myxtts.models.parts import PARTS
 
-    kinds: dict[str, Any] = {
-        "dvae": DVAE,
-        "conditioning": Conditioning,
-        "gpt": GPT,
-        "mel_decoder": MelDecoder,
-        "speaker_encoder": SpeakerEncoder,
-        "hifigan": HiFiGAN,
-    }
-    unknown = [part for part in parts if part not in kinds]
+    unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise CheckpointError(
             f"the voice has a part {unknown[0]!r} that this version does not know", hint="update myxtts"
         )
-    built = SimpleNamespace(**{part: kinds[part](config) for part in parts})
+    built = SimpleNamespace(**{part: PARTS[part](config) for part in parts})
     for part in vars(built).values():
         part.build()
     return built

@@ -37,7 +37,9 @@ def stages_to_run(config: XTTSConfig) -> tuple[StageSpec, ...]:
     if config.training.stage is not None:
         return (stage_named(config.training.stage, config.model),)
     inherited = set(config.training.init_parts)
-    return tuple(spec for spec in stages_of(config.model) if spec.fine_tuned or not set(spec.voice_parts) <= inherited)
+    return tuple(
+        spec for spec in stages_of(config.model) if spec.fine_tuned or not {*spec.requires, *spec.learns} <= inherited
+    )
 
 
 def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:

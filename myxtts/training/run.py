@@ -49,7 +49,7 @@ from myxtts.training.stage_order import (
     refuse_without_earlier_stages,
     stages_before,
 )
-from myxtts.training.stages import stages_of
+from myxtts.training.stages import parts_after, stages_of
 from myxtts.training.stages.spec import StageSpec
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class TrainingRun:
     def _parts_after(self, spec: StageSpec) -> tuple[str, ...]:
         """What the voice has once the stage is done: inherited parts, those this run trained before, and its own."""
         before = voice_manifest(self._folder.voice).parts if self._inherited else ()
-        return tuple(part for part in VOICE_PARTS if part in spec.voice_parts or part in before)
+        return tuple(part for part in VOICE_PARTS if part in parts_after(spec) or part in before)
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of

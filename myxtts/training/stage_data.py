@@ -58,8 +58,8 @@ class StageData:
             reference_seconds=recipe.reference_seconds if features.reference else 0.0,
             alignments=self._alignments.get(corpus.prepared.path),
             concatenation=training.concatenation if augmented and features.concatenation else 0.0,
-            # Where the speed is kept, codes still begin elsewhere each time.
-            speed_perturbation=training.speed_perturbation if augmented and features.concatenation else 0.0,
+            # Above 0 it offsets the codes too; the speed itself changes only over `speed_perturbation_batches`.
+            speed_perturbation=training.speed_perturbation if augmented and features.code_offset else 0.0,
             speed_perturbation_batches=steps * training.grad_accum if features.speed_perturbation else 0,
             text_dropout=training.text_dropout if augmented and features.text_dropout else 0.0,
             token_corruption=training.token_corruption if augmented and features.token_corruption else 0.0,

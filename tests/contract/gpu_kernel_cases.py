@@ -28,7 +28,7 @@ from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import Voice
 from myxtts.text.tokenizer import train_tokenizer
-from myxtts.training.stages import stage_named
+from myxtts.training.stages import parts_after, stage_named
 from myxtts.training.trainer import XTTSTrainer
 from tests.kernel_contract import copies_inside, held_against, with_types
 from tests.recorded_operations import Recorder
@@ -133,7 +133,7 @@ def one_step(trainer: XTTSTrainer, name: Any) -> None:
 
 
 def speak(trainer: XTTSTrainer, name: Any) -> None:
-    parts = stage_named(name, trainer.config.model).voice_parts
+    parts = parts_after(stage_named(name, trainer.config.model))
     manifest = VoiceManifest(parts=parts, alignment_heads=((0, 1),), classifier_free_guidance=True)
     tokenizer = train_tokenizer("characters", [("one two three four", "en")])
     voice = Voice(manifest=manifest, config=trainer.config, tokenizer=tokenizer, sha256="", speakers={})

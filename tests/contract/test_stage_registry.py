@@ -12,7 +12,7 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.presets import MODEL_SIZES
 from myxtts.config.training import VOICE_PARTS
 from myxtts.errors import ConfigError
-from myxtts.training.stages import STAGES, needed_with, stage_named, stages_of
+from myxtts.training.stages import STAGES, needed_with, parts_after, stage_named, stages_of
 from myxtts.training.stages.spec import StageSpec
 from tests.corpus_maker import make_ljspeech
 from tests.processes import run_forked
@@ -25,7 +25,7 @@ models = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.decode
 @pytest.mark.parametrize("spec", STAGES, ids=lambda spec: f"{spec.name}-{spec.purpose}")
 def test_a_stage_has_a_recipe_for_every_size_and_known_parts(spec: StageSpec) -> None:
     assert set(spec.recipes) == set(MODEL_SIZES)
-    assert set(spec.voice_parts) <= set(VOICE_PARTS)
+    assert {*spec.requires, *spec.learns} <= set(VOICE_PARTS)
     assert not set(spec.requires) & set(spec.learns)
     assert set(spec.separable) <= set(spec.learns) - {spec.purpose}
 
@@ -44,6 +44,15 @@ def test_stages_are_found_by_name_and_others_are_refused_with_a_suggestion(model
     with pytest.raises(ConfigError, match="--stage 'gtp' is not known") as caught:
         stage_named("gtp", model)  # type: ignore[arg-type]
     assert "gpt" in caught.value.hint
+
+
+@models
+def test_a_voice_has_what_all_stages_up_to_the_last_one_learnt(model: ModelConfig) -> None:
+    codec, gpt, decoder = stages_of(model)
+
+    assert parts_after(codec) == ("dvae",)
+    assert parts_after(gpt) == ("dvae", "conditioning", "gpt")
+    assert parts_after(decoder) == ("dvae", "conditioning", "gpt", *model.decoder_parts)
 
 
 def test_a_part_of_a_voice_needs_what_it_was_trained_with() -> None:

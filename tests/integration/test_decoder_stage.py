@@ -17,7 +17,7 @@ from myxtts.errors import TrainingError
 from myxtts.models.hifigan import samples_of
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.checkpoint import Checkpoint
-from myxtts.training.stages import stage_named
+from myxtts.training.stages import parts_after, stage_named
 from myxtts.training.stages.hifigan import segment_starts
 from myxtts.training.trainer import XTTSTrainer
 
@@ -94,7 +94,7 @@ print(json.dumps(dict(
     loss=adversarial.loss, figures=adversarial.figures,
     shared=len(ids["generator"] & ids["discriminators"]), straight=straight, again=again, refused=refused,
     frozen=frozen,
-    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=spec.voice_parts,
+    latents_off=[off_by(True), off_by(None)], held_out=held_out, published=parts_after(spec),
     in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))
 """

@@ -19,7 +19,7 @@ from myxtts.models.mel_decoder import SpokenText
 from myxtts.synthesis.decoding import TrainedMelDecoder
 from myxtts.synthesis.speech_model import CheckedCodes
 from myxtts.training.checkpoint import Checkpoint
-from myxtts.training.stages import stage_named
+from myxtts.training.stages import parts_after, stage_named
 from myxtts.training.stages import mel_decoder
 from myxtts.training.trainer import XTTSTrainer
 
@@ -98,7 +98,7 @@ print(json.dumps(dict(
     same=all(np.array_equal(batch[name], again[name]) for name in batch), told_apart=told_apart,
     straight=straight, resumed=resumed, documented=sorted(documented), seconds=len(wave) / 22050,
     loud=float(np.abs(wave).max()), text_matters=float(np.abs(wave - without).max()),
-    published=spec.voice_parts, alone=alone, evaluated=evaluated, held_out=sorted(held_out),
+    published=parts_after(spec), alone=alone, evaluated=evaluated, held_out=sorted(held_out),
     terms=[sorted(step.figures) for step in (steps[0], steps[-1])],
     in_checkpoint=any(name.startswith("model/discriminators/") for name in kept.arrays),
 )))

@@ -40,6 +40,7 @@ GPT = StageSpec(
         reference=True,
         alignment=True,
         concatenation=True,
+        code_offset=True,
         speed_perturbation=True,
         text_dropout=True,
         token_corruption=True,
@@ -61,8 +62,8 @@ MEL_DECODER = StageSpec(
     decoder="mel",
     requires=("dvae", "conditioning", "gpt"),
     learns=("mel_decoder",),
-    # No speed perturbation: its mels are what becomes sound.
-    features=BatchFeatures(reference=True, alignment=True, concatenation=True),
+    # The speed of the recordings is kept: its mels are what becomes sound.
+    features=BatchFeatures(reference=True, alignment=True, concatenation=True, code_offset=True),
     recipes={
         # About 15 CPU-minutes.
         "tiny": StageRecipe(steps=1500, batch_size=8, learning_rate=2e-3, weight_decay=0.0, reference_seconds=1.5),
@@ -107,6 +108,13 @@ def stage_named(name: Stage, model: ModelConfig) -> StageSpec:
     if name not in found:
         raise unknown_name("--stage", name, found)
     return found[name]
+
+
+def parts_after(spec: StageSpec) -> tuple[VoicePart, ...]:
+    """What a voice has once this stage and all before it are done."""
+    before = STAGES[: STAGES.index(spec)]
+    learnt = [part for other in before if other.decoder in (None, spec.decoder) for part in other.learns]
+    return (*learnt, *spec.learns)
 
 
 def needed_with(part: VoicePart) -> tuple[VoicePart, ...]:

@@ -47,7 +47,10 @@ class BatchFeatures:
     alignment: bool = False
     """Forced alignments of text and audio, where the run has an aligner."""
     concatenation: bool = False
+    code_offset: bool = False
+    """Clips begin at any sample of their first code, so that the same speech gives other codes."""
     speed_perturbation: bool = False
+    """Implies `code_offset`."""
     text_dropout: bool = False
     token_corruption: bool = False
 
@@ -77,11 +80,6 @@ class StageSpec:
     def purpose(self) -> VoicePart:
         """The part by which one sees that the stage has learnt."""
         return self.learns[-1]
-
-    @property
-    def voice_parts(self) -> tuple[VoicePart, ...]:
-        """The parts that a voice has once the stage is done."""
-        return (*self.requires, *self.learns)
 
     def belongs_to(self, model: ModelConfig) -> bool:
         return self.decoder is None or self.decoder == model.decoder

@@ -117,7 +117,7 @@ class TrainingStage(abc.ABC):
 
     @property
     def parameter_groups(self) -> dict[str, list[Any]]:
-        """The variables of each group, the stage's own first; no variable has two parameter_groups."""
+        """The variables of each group, the stage's own first; no variable is in two groups."""
         return {GENERATOR: [v for layer in self.layers.values() for v in layer.trainable_variables]}
 
     def build(self) -> None:  # noqa: B027

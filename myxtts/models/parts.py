@@ -1,0 +1,21 @@
+"""The parts of a voice by name. Each is a layer that is constructed from the model's sizes and built without inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myxtts.models.conditioning import Conditioning
+from myxtts.models.dvae import DVAE
+from myxtts.models.gpt import GPT
+from myxtts.models.hifigan import HiFiGAN
+from myxtts.models.mel_decoder import MelDecoder
+from myxtts.models.speaker_encoder import SpeakerEncoder
+
+PARTS: dict[str, Any] = {
+    "dvae": DVAE,
+    "conditioning": Conditioning,
+    "gpt": GPT,
+    "mel_decoder": MelDecoder,
+    "speaker_encoder": SpeakerEncoder,
+    "hifigan": HiFiGAN,
+}
