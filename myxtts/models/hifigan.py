@@ -10,6 +10,8 @@ Shapes: B clips, N latents, D width of a latent, V width of the speaker vector, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -48,6 +50,20 @@ REACH_FRAMES = _reach_frames()
 _KERNEL_INIT = {"scale": 1.0 / 3.0, "mode": "fan_in", "distribution": "uniform"}
 
 
+_portable = False
+
+
+@contextmanager
+def portable_convolutions() -> Iterator[None]:
+    """Calls in here are traced with operations that another runtime has too."""
+    global _portable
+    _portable = True
+    try:
+        yield
+    finally:
+        _portable = False
+
+
 def frames_of(latents: Any) -> Any:
     """24 kHz frames of so many latents (int, or an integer tensor)."""
     if isinstance(latents, int):
@@ -82,7 +98,7 @@ class Conv(keras.layers.Layer):  # type: ignore[misc]
         kernel = tf.convert_to_tensor(self.kernel)
         if training and self.dilation > 1:
             made_B1TC = _folded_conv(x_B1TC, kernel, self.dilation)
-        elif training or not on_cpu(self.kernel):
+        elif training or _portable or not on_cpu(self.kernel):
             made_B1TC = tf.nn.conv2d(x_B1TC, kernel, 1, "SAME", dilations=self.dilation)
         elif pays(kernel) and kernel.dtype == tf.float32:
             made_B1TC = fast_conv(x_B1TC, kernel, self.dilation)
@@ -113,7 +129,7 @@ class Upsample(keras.layers.Layer):  # type: ignore[misc]
         batch, time = tf.shape(x_B1TC)[0], tf.shape(x_B1TC)[2]
         padded = tf.pad(x_B1TC, [[0, 0], [0, 0], [1, 1], [0, 0]])
         kernel = tf.convert_to_tensor(self.kernel)
-        if training or not on_cpu(self.kernel):
+        if training or _portable or not on_cpu(self.kernel):
             phases = tf.nn.conv2d(padded, kernel, 1, "VALID")
         else:
             phases = plain_conv(padded, kernel, "VALID")

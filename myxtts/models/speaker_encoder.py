@@ -149,7 +149,10 @@ class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
     def call(self, wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         if wave_lengths_B is None:
             wave_lengths_B = tf.fill([tf.shape(wave_BS)[0]], tf.shape(wave_BS)[1])
-        mel_BTF, lengths_B = log_mel(wave_BS, wave_lengths_B)
+        return self.from_log_mel(*log_mel(wave_BS, wave_lengths_B), training=training)
+
+    def from_log_mel(self, mel_BTF: tf.Tensor, lengths_B: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Vectors of what `log_mel` made."""
         x = tf.transpose(_instance_norm(mel_BTF, lengths_B), [0, 2, 1])[..., None]
         mask_B1T1 = tf.sequence_mask(lengths_B, tf.shape(x)[2], dtype=x.dtype)[:, None, :, None]
         x = self.into_norm(tf.nn.relu(self.into(_edged(x, mask_B1T1))), training=training)
