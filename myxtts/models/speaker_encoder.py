@@ -14,13 +14,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from myxtts.audio.mel import SPEAKER_MEL, MelSpectrogram
+from myxtts.audio.mel import SPEAKER_MEL, SPEAKER_PREEMPHASIS, MelSpectrogram
 from myxtts.config.model import ModelConfig
 from myxtts.models.layers import float32_layers
 
 SAMPLE_RATE = SPEAKER_MEL.sample_rate
 MEL_CHANNELS = SPEAKER_MEL.n_mels
-PREEMPHASIS = 0.97
 WIDTHS = (32, 64, 128, 256)
 BLOCKS = (3, 4, 6, 3)
 SQUEEZE = 8
@@ -169,7 +168,7 @@ def log_mel(wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor) -> tuple[tf.Tensor, t
     """Log mel [B, T, F] of the pre-emphasised wave, and the frames of each row."""
     before_BS = tf.concat([wave_BS[:, 1:2], wave_BS[:, :-1]], axis=1)
     mel = MelSpectrogram(SPEAKER_MEL, whole=True)
-    power_BTF, lengths_B = mel.power_mel(wave_BS - PREEMPHASIS * before_BS, wave_lengths_B)
+    power_BTF, lengths_B = mel.power_mel(wave_BS - SPEAKER_PREEMPHASIS * before_BS, wave_lengths_B)
     return tf.math.log(power_BTF + 1e-6), lengths_B
 
 

@@ -6,12 +6,27 @@ border. Sizes: B rows, V vocabulary, K candidates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.config.speaking import Sampling
+from myxtts.errors import ConfigError
 
 Floats = NDArray[np.float32]
+
+
+def per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:
+    """One number for each text of the batch; `name` is for the error."""
+    rows = np.asarray(value, np.int32)
+    if rows.ndim == 0:
+        rows = np.full(batch, rows, np.int32)
+    if rows.shape != (batch,):
+        raise ConfigError(
+            f"{name} has the shape {rows.shape} for a batch of {batch}", hint="give one number, or one for each text"
+        )
+    return rows
 
 
 def penalise(logits_BV: Floats, penalty_BV: Floats) -> Floats:

@@ -11,6 +11,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from myxtts.models.layers import MASKED, LayerNorm, Linear, gelu_forward, normal
 from myxtts.models.mel_decoder import SpokenText
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.litert import layout
-from myxtts.synthesis.litert.folder import TABLES_FILE, Weights, read_tables, write_manifest, write_tables
+from myxtts.synthesis.litert.folder import Weights, read_tables, write_manifest, write_tables
 from myxtts.synthesis.litert.network import Network
 from myxtts.synthesis.references import SPEAKERS_FILE
 from myxtts.synthesis.voice import (
@@ -40,6 +41,8 @@ from myxtts.synthesis.voice import (
     load_parts,
     missing_to_speak,
     read_voice,
+    refuse_exported,
+    trained_on_all_clips,
 )
 
 Function = Callable[..., Any]
@@ -53,6 +56,7 @@ def export_litert(source: str | Path, out: Path, *, weights: Weights = "int8") -
     Raises `SynthesisError` for a voice that cannot speak yet.
     """
     folder = find_voice(source)
+    refuse_exported(folder)
     voice = read_voice(folder)
     if missing := missing_to_speak(voice.manifest.parts):
         raise SynthesisError(
@@ -89,6 +93,7 @@ def _write(place: Path, folder: Path, voice: Voice, parts: Any, weights: Weights
     voice.tokenizer.save(place / TOKENIZER_FILE)
     if (folder / SPEAKERS_FILE).is_file():
         shutil.copyfile(folder / SPEAKERS_FILE, place / SPEAKERS_FILE)
+    manifest = replace(manifest, trained_on_all_clips=trained_on_all_clips(folder))
     write_manifest(place, weights, read_manifest(folder).sha256, manifest)
 
 
@@ -187,7 +192,7 @@ def _converted(function: Function, sizes: layout.Sizes, weights: Weights) -> byt
         converter.target_spec.supported_types = [tf.float16]
     try:
         return bytes(converter.convert())
-    except Exception as error:  # noqa: BLE001 - the converter raises whatever its compiler says
+    except Exception as error:
         raise CheckpointError(
             f"the voice has a network that LiteRT cannot run: {str(error).splitlines()[0][:200]}",
             hint="speak with --runtime tensorflow, and tell us about the voice",

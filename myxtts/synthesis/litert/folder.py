@@ -75,7 +75,8 @@ def write_manifest(folder: Path, weights: Weights, voice_sha256: str, voice: Voi
 
 
 def read_manifest(folder: Path) -> ExportedVoice:
-    """What the manifest says; one that is missing or damaged is a `DamagedError`, another version's `CheckpointError`."""
+    """What the manifest says. Raises `DamagedError` where it is missing or damaged, `CheckpointError` for another
+    version's."""
     path = folder / MANIFEST_FILE
     content = _json_of(path)
     own = content.pop(_OWN_DIGEST, None)
