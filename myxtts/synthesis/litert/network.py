@@ -5,7 +5,9 @@ Sizes that are free in the file are those of each call's arrays: changing them c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from myxtts.errors import CheckpointError, DamagedError, MissingDependencyError
 from myxtts.synthesis.litert.layout import Shape, Sizes
 
 Array = NDArray[Any]
+_opened_before = False
 
 
 class Network:
@@ -53,9 +56,32 @@ def _opened(path: Path, threads: int) -> Any:
             f"speaking without TensorFlow needs ai-edge-litert: {error}", hint="pip install 'myxtts[speak]'"
         ) from error
     try:
-        return Interpreter(str(path), num_threads=threads)
+        with _quietly():
+            return Interpreter(str(path), num_threads=threads)
     except (ValueError, RuntimeError) as error:
         raise DamagedError(f"{path} is no LiteRT file: {error}", hint="copy the voice folder again") from None
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the line that LiteRT writes to standard error when a process opens its first file."""
+    global _opened_before
+    if _opened_before:
+        yield
+        return
+    _opened_before = True
+    try:
+        kept = os.dup(2)
+    except OSError:  # standard error is closed
+        yield
+        return
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _checked(path: Path, found: Sequence[dict[str, Any]], expected: Sequence[Shape]) -> list[dict[str, Any]]:
