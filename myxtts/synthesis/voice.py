@@ -43,7 +43,7 @@ FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE
 """What a voice folder holds; speakers are there only where the voice was trained with some."""
 _USUAL_PLACES = ("", "runs", "voices")
 _MOST_LISTED = 8
-_FULL_PRECISION = "dvae/"
+_FULL_PRECISION = ("dvae/encoder/", "dvae/codebook/", "dvae/mel_")
 """A code is the nearest of the DVAE's vectors, so rounding could change codes: these weights keep 32 bits."""
 
 
@@ -185,7 +185,12 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
     manifest, config, tokenizer = voice_manifest(folder), read_voice_config(folder), read_voice_tokenizer(folder)
     # Settings of the training would tell of folders on the machine that trained it.
     kept = XTTSConfig(
-        model=config.model, data=DataConfig(language=config.data.language, text_frontend=tokenizer.frontend)
+        model=config.model,
+        data=DataConfig(
+            language=config.data.language,
+            text_frontend=tokenizer.frontend,
+            normalise_loudness=config.data.normalise_loudness,
+        ),
     )
     stored = {name: half_precision(name, value) if half else value for name, value in read_arrays(folder).items()}
     with writing(out):

@@ -57,6 +57,8 @@ class InitialVoice:
     tokenizer: Tokenizer
     parts: tuple[VoicePart, ...]
     manifest: VoiceManifest
+    normalise_loudness: bool
+    """Whether it was trained on clips of one loudness."""
 
     @property
     def aligned(self) -> bool:
@@ -73,7 +75,7 @@ def read_initial(path: str | Path, run_dir: str | Path | None = None) -> Initial
         return begun
     folder = find_voice(path)
     manifest = voice_manifest(folder)
-    model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
+    config, tokenizer = read_voice_config(folder), read_voice_tokenizer(folder)
     parts = _in_order(manifest.parts)
     rows = read_manifest(folder).shapes.get("gpt/text_embedding/table", (tokenizer.size,))[0]
     if rows < tokenizer.size:
@@ -81,7 +83,7 @@ def read_initial(path: str | Path, run_dir: str | Path | None = None) -> Initial
             f"{folder} has {tokenizer.size} text tokens and weights for {rows}",
             hint="use the tokenizer that the weights were trained with",
         )
-    return InitialVoice(folder, model, tokenizer, parts, manifest)
+    return InitialVoice(folder, config.model, tokenizer, parts, manifest, config.data.normalise_loudness)
 
 
 def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
@@ -92,7 +94,8 @@ def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
     if config.training.init_from != str(folder):
         return None
     manifest = voice_manifest(run.voice)
-    return InitialVoice(folder, config.model, read_voice_tokenizer(run.voice), config.training.init_parts, manifest)
+    tokenizer, parts = read_voice_tokenizer(run.voice), config.training.init_parts
+    return InitialVoice(folder, config.model, tokenizer, parts, manifest, config.data.normalise_loudness)
 
 
 def settings_beneath(
@@ -103,6 +106,7 @@ def settings_beneath(
     return {
         **dataclasses.asdict(voice.model),
         "text_frontend": voice.tokenizer.frontend,
+        "normalise_loudness": voice.normalise_loudness,
         **_learning(voice, init_parts or voice.parts),
     }
 
@@ -147,7 +151,11 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
     learning = not_given(training, _learning(voice, parts))
     return dataclasses.replace(
         config,
-        data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice, over_voice)),
+        data=dataclasses.replace(
+            config.data,
+            text_frontend=_frontend(config.data, voice, over_voice),
+            normalise_loudness=config.data.normalise_loudness or voice.normalise_loudness,
+        ),
         model=_sizes(config.model, voice),
         training=dataclasses.replace(
             training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, **learning

@@ -19,7 +19,7 @@ CODEC = StageSpec(
     module="myxtts.training.stages.codec",
     requires=(),
     learns=("dvae",),
-    features=BatchFeatures(text=False),
+    features=BatchFeatures(text=False, voice_reference=True),
     recipes={
         # About 17 CPU-minutes.
         "tiny": StageRecipe(steps=7000, batch_size=16, learning_rate=2e-3, warmup_steps=50),

@@ -44,6 +44,8 @@ class BatchFeatures:
     """Whether the stage reads texts: its weights then fit one vocabulary only."""
     reference: bool = False
     """A reference clip of the same speaker."""
+    voice_reference: bool = False
+    """One too, but only where the model has a voice vector."""
     alignment: bool = False
     """Forced alignments of text and audio, where the run has an aligner."""
     concatenation: bool = False
