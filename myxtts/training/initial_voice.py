@@ -135,13 +135,7 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
             f"--init-from {training.init_from} is the run's own voice",
             hint="leave --init-from out to continue the run, or choose another --run-dir",
         )
-    parts = _in_order(training.init_parts or [part for part in voice.parts if part != "mel_decoder"])
-    # Its weights are for that vocabulary too, and of no use once the GPT is trained further.
-    if "mel_decoder" in parts:
-        raise ConfigError(
-            "--init-parts names mel_decoder, which reads what one GPT makes of one vocabulary",
-            hint="leave it out: stage decoder trains another one in minutes",
-        )
+    parts = _in_order(training.init_parts or voice.parts)
     if absent := [part for part in parts if part not in voice.parts]:
         raise ConfigError(
             f"--init-parts names {absent[0]}, and {voice.folder} has {', '.join(voice.parts)}",
@@ -290,7 +284,7 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     manifest = dataclasses.replace(
         voice.manifest,
         parts=parts,
-        # A part that is left behind, as a mel decoder is, is trained anew: the old one's gains are not its own.
+        # A part that is left behind is trained anew: the old one's gains are not its own.
         postfilter={part: gains for part, gains in voice.manifest.postfilter.items() if part in parts},
         # How another run trained it.
         trained_to=None,

@@ -58,6 +58,16 @@ class BatchFeatures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """What changes in a stage that goes on from a voice's own weights."""
+
+    rate_share: float = 0.1
+    """Of the learning rate from scratch: at the size big it gives 5e-6, XTTS v2's own rate for fine-tuning."""
+    steps_share: float = 0.1
+    """Of the steps from scratch."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageSpec:
     """One stage: what it learns from what, how, and where its code is."""
 
@@ -77,6 +87,7 @@ class StageSpec:
     """The decoder of the models that have this stage; None for all models."""
     fine_tuned: bool = False
     """Whether it runs in a fine-tuning although the voice has its parts already."""
+    fine_tuning: FineTuning = FineTuning()
 
     @property
     def purpose(self) -> VoicePart:
