@@ -32,6 +32,7 @@ from myxtts.synthesis.voice import (
     CONFIG_FILE,
     TOKENIZER_FILE,
     find_voice,
+    is_built_in,
     read_voice_config,
     read_voice_tokenizer,
     refuse_exported,
@@ -93,7 +94,7 @@ def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
     if not (has_begun(run) and run.config.is_file()):
         return None
     config, folder = XTTSConfig.from_yaml(run.config), Path(path).resolve()
-    if config.training.init_from != str(folder):
+    if config.training.init_from != _lasting_name(path):
         return None
     manifest = voice_manifest(run.voice)
     tokenizer, parts = read_voice_tokenizer(run.voice), config.training.init_parts
@@ -154,9 +155,14 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
         ),
         model=_sizes(config.model, voice),
         training=dataclasses.replace(
-            training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, **learning
+            training, init_from=_lasting_name(training.init_from), init_parts=parts, **learning
         ),
     )
+
+
+def _lasting_name(path: str | Path) -> str:
+    """The voice as the run's settings name it: from wherever the next command is given, it is the same."""
+    return str(path) if is_built_in(path) else str(Path(path).resolve())
 
 
 def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
