@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,11 @@ def noise(seconds: float, seed: int) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(int(seconds * 22050)) * 4000).astype(np.int16)
 
 
-def make_voice(folder: Path, parts: list[str], **manifest: Any) -> Path:
+def make_voice(folder: Path, parts: list[str], sizes: Mapping[str, int] | None = None, **manifest: Any) -> Path:
     """Random weights that never stop by themselves: what ends a text is us."""
     keras.utils.set_random_seed(0)
     tokenizer = train_tokenizer("phonemes", [("hello there", "en"), ("سلام", "fa")])
-    model = small_config(text_vocab=tokenizer.size)
+    model = small_config(text_vocab=tokenizer.size, **(sizes or {}))
     save_speakers(folder, [Speaker("anna", "en", noise(2.0, 1)), Speaker("omid", "fa", noise(2.0, 2))])
     built = build_parts(model, parts)
     if "gpt" in parts:

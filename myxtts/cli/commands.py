@@ -5,7 +5,8 @@ from __future__ import annotations
 COMMANDS: dict[str, str] = {
     "train": "train a voice from a folder of recordings",
     "prepare": "read a corpus once, check every clip, and write shards that training reads",
-    "synth": "synthesise speech from text with a trained voice",
+    "synth": "synthesise speech from text with the built-in voice or one of your own",
+    "voices": "list the speakers of a voice, and hear one",
     "evaluate": "evaluate a voice: intelligibility, speaker similarity, naturalness",
     "demo": "make a corpus, train a voice and score it, on this machine, in half an hour",
     "demo-corpus": "synthesise a small English and Persian corpus to try things on",

@@ -32,11 +32,12 @@ SAMPLING_FLAGS = ("temperature", "top_k", "top_p", "repetition_penalty", "guidan
 
 @dataclass(frozen=True, kw_only=True)
 class SynthOptions:
-    """Speak with a trained voice.
+    """Speak: with the built-in voice, or with one of your own.
 
     Examples:
+      myxtts synth "Hello there." --out hello.wav
+      myxtts synth "Hello." --reference CLIP.wav                       (in the voice of a clip)
       myxtts synth "Hello." --voice runs/mine --out hello.wav
-      myxtts synth "Hello." --voice runs/mine --reference CLIP.wav     (in the voice of a clip)
       myxtts synth "Hello." --voice runs/mine --stream | aplay -f S16_LE -r 22050
     """
 
@@ -46,8 +47,8 @@ class SynthOptions:
     text_file: Path | None = None
     """File of texts, one a line."""
 
-    voice: Path
-    """A run folder, or a voice folder that training or import-xtts made."""
+    voice: Path = Path("base")
+    """A built-in voice, a run folder, or a voice folder that training, export or import-xtts made."""
 
     reference: tuple[Path, ...] = ()
     """Clips of the speaker to clone, or one file of --save-voice; without it, a speaker of the training."""

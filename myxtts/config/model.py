@@ -97,6 +97,12 @@ class ModelConfig:
     dvae_code_width: int = field(default=NOT_GIVEN)
     """Width of a codebook entry."""
 
+    voice_width: int = 0
+    """Width of a voice vector that tells the decoders of codes how the reference sounds; 0 for none, as in XTTS v2."""
+
+    mel_frame_blocks: int = 0
+    """Residual blocks of the mel decoder at the rate of the mel's frames; 0 for none."""
+
     decoder: DecoderKind = field(default=NOT_GIVEN)
     """What stage decoder trains: hifigan, a vocoder for GPUs, or mel, a mel decoder for Griffin-Lim that trains in
     minutes on a CPU."""
@@ -124,6 +130,8 @@ class ModelConfig:
         fill(self, preset(MODEL_SIZES, "--model-size", self.model_size))
         for name in _COUNTS:
             at_least(shown(name), getattr(self, name), 1, hint="see --model-size for sizes that work")
+        at_least(shown("voice_width"), self.voice_width, 0, hint="0 for one speaker, 128 for many")
+        at_least(shown("mel_frame_blocks"), self.mel_frame_blocks, 0, hint="0 for none, 2 for clearer mels")
         in_range(shown("dropout"), self.dropout, 0.0, 0.9, hint="the default is 0.1")
         if self.gpt_width % self.gpt_heads:
             raise ConfigError(

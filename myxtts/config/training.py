@@ -56,11 +56,11 @@ class TrainingConfig:
     """Train this stage only; without it, all stages that are not done yet, in order."""
 
     init_from: str | None = None
-    """Fine-tune this voice (a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
+    """Fine-tune this voice (base, a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
 
     init_parts: tuple[VoicePart, ...] = ()
-    """Parts of the model to take from --init-from; by default all but a mel decoder. A stage whose parts all come from
-    the voice runs only with --stage, except gpt, which is fine-tuned."""
+    """Parts of the model to take from --init-from; by default all. A stage whose parts all come from the voice runs
+    only with --stage, except gpt and a mel decoder's, which are fine-tuned."""
 
     epochs: int | None = None
     """Most epochs of each stage; 250 without it and without a number of steps."""

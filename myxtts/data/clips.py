@@ -14,6 +14,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from myxtts.audio.io import read_audio, to_int16
+from myxtts.audio.loudness import normalise_loudness
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.data import DataConfig
 from myxtts.errors import DataError
@@ -21,8 +22,6 @@ from myxtts.errors import DataError
 _SILENT_PEAK = 10 ** (-60 / 20)
 _CLIPPED_LEVEL = 0.999
 _CLIPPED_SHARE = 0.01
-_LOUDNESS_RMS = 10 ** (-23 / 20)
-_PEAK_LIMIT = 0.99
 _TRIM_BELOW_PEAK_DB = 40.0
 _TRIM_FRAME_SAMPLES = 256
 _TRIM_KEEP_FRAMES = 4
@@ -61,18 +60,6 @@ def trim_silence(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     first = max(0, int(loud[0]) - _TRIM_KEEP_FRAMES) * _TRIM_FRAME_SAMPLES
     last = (int(loud[-1]) + 1 + _TRIM_KEEP_FRAMES) * _TRIM_FRAME_SAMPLES
     return samples[first:last]
-
-
-def normalise_loudness(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Bring the loud half of the clip to -23 dB RMS; the peak stays below full scale."""
-    frames = max(1, len(samples) // _TRIM_FRAME_SAMPLES)
-    power = np.array([np.mean(np.square(frame)) for frame in np.array_split(samples, frames)])
-    # Pauses are left out as in ITU-R BS.1770's gate, or a clip with long pauses would come out louder.
-    speech = power[power >= np.median(power)]
-    gain = _LOUDNESS_RMS / max(float(np.sqrt(speech.mean())), 1e-6)
-    peak = float(np.abs(samples).max())
-    louder: NDArray[np.float32] = samples * np.float32(min(gain, _PEAK_LIMIT / max(peak, 1e-6)))
-    return louder
 
 
 def _check_header(path: str, config: DataConfig) -> float:

@@ -2,9 +2,11 @@
 
 Mels go in and come out as `myxtts.audio.mel` makes them (natural log); the scaling per channel is a pair of
 non-trainable weights in here. Padding never reaches a valid frame: every convolution sees zeros behind a clip's end,
-as it does when the clip is alone.
+as it does when the clip is alone. With `voice_width` in the model's sizes, which XTTS v2 has not, the decoder is also
+told the voice of a reference clip.
 
-Shapes: B clips, T mel frames, M mel channels, N codes of a clip (T / 4, rounded up), C width of a code vector.
+Shapes: B clips, T mel frames, M mel channels, N codes of a clip (T / 4, rounded up), C width of a code vector, V width
+of a voice vector.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from myxtts.audio.mel import N_MELS
 from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.models.codebook import Codebook
 from myxtts.models.layers import float32_layers
+from myxtts.models.voice_encoder import Modulation, VoiceEncoder, inside
 
 RESIDUAL_BLOCKS = 3
 
@@ -77,9 +80,14 @@ class Encoder(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Decoder(keras.layers.Layer):  # type: ignore[misc]
-    """Code vectors to scaled mel, four frames each."""
+    """Code vectors to scaled mel, four frames each, in the voice of the vector where the model has one.
 
-    def __init__(self, width: int, code_width: int, **keras_options: Any) -> None:
+    `frame_blocks` residual blocks work at the rate of the mel, which the codes' rate leaves little for.
+    """
+
+    def __init__(
+        self, width: int, code_width: int, *, voice_width: int = 0, frame_blocks: int = 0, **keras_options: Any
+    ) -> None:
         super().__init__(**keras_options)
         self.width = width
         self.code_width = code_width
@@ -87,9 +95,16 @@ class Decoder(keras.layers.Layer):  # type: ignore[misc]
         self.blocks = [ResidualBlock(width, name=f"block_{index + 1}") for index in range(RESIDUAL_BLOCKS)]
         self.up_1 = keras.layers.Conv1D(width, 3, padding="same", activation="relu", name="up_1")
         self.up_2 = keras.layers.Conv1D(width // 2, 3, padding="same", activation="relu", name="up_2")
+        self.frame_blocks = [ResidualBlock(width // 2, name=f"frame_block_{n + 1}") for n in range(frame_blocks)]
         self.out = keras.layers.Conv1D(N_MELS, 1, name="out")
+        channels = (width, width, width, width // 2) if voice_width else ()
+        self.voiced = [Modulation(voice_width, count, name=f"voiced_{n + 1}") for n, count in enumerate(channels)]
 
     def build(self, input_shape: Any = None) -> None:
+        for block in self.frame_blocks:
+            block.build()
+        for modulation in self.voiced:
+            modulation.build()
         self.into.build((None, None, self.code_width))
         for block in self.blocks:
             block.build()
@@ -98,21 +113,28 @@ class Decoder(keras.layers.Layer):  # type: ignore[misc]
         self.out.build((None, None, self.width // 2))
         self.built = True
 
-    def call(self, vectors_BNC: tf.Tensor, code_lengths_B: tf.Tensor) -> tf.Tensor:
-        return self.from_hidden(self.into(vectors_BNC), code_lengths_B)
+    def call(self, vectors_BNC: tf.Tensor, code_lengths_B: tf.Tensor, voice_BV: tf.Tensor | None = None) -> tf.Tensor:
+        return self.from_hidden(self.into(vectors_BNC), code_lengths_B, voice_BV)
 
-    def from_hidden(self, x_BNC: tf.Tensor, code_lengths_B: tf.Tensor) -> tf.Tensor:
+    def from_hidden(self, x_BNC: tf.Tensor, code_lengths_B: tf.Tensor, voice_BV: tf.Tensor | None = None) -> tf.Tensor:
         """What `into` made of the code vectors, or something like it, to scaled mel."""
         lengths_B = code_lengths_B
         mask_BT1 = _mask(x_BNC, lengths_B)
-        x = x_BNC * mask_BT1
+        x = self._modulated(0, x_BNC, voice_BV) * mask_BT1
         for block in self.blocks:
             x = block(x, mask_BT1)
-        for up in (self.up_1, self.up_2):
-            x = up(tf.repeat(x, 2, axis=1))
+        for index, up in enumerate((self.up_1, self.up_2), start=1):
+            x = up(tf.repeat(self._modulated(index, x, voice_BV) * mask_BT1, 2, axis=1))
             lengths_B = lengths_B * 2
-            x = x * _mask(x, lengths_B)
+            mask_BT1 = _mask(x, lengths_B)
+            x = x * mask_BT1
+        x = self._modulated(3, x, voice_BV) * mask_BT1
+        for block in self.frame_blocks:
+            x = block(x, mask_BT1)
         return self.out(x)
+
+    def _modulated(self, index: int, x: tf.Tensor, voice_BV: tf.Tensor | None) -> tf.Tensor:
+        return self.voiced[index](x, voice_BV) if self.voiced else x
 
 
 class DVAE(keras.layers.Layer):  # type: ignore[misc]
@@ -124,7 +146,9 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         with float32_layers():
             self.encoder = Encoder(config.dvae_width, config.dvae_code_width, name="encoder")
         self.codebook = Codebook(config.audio_codes, config.dvae_code_width, name="codebook")
-        self.decoder = Decoder(config.dvae_width, config.dvae_code_width, name="decoder")
+        sizes = config.dvae_width, config.dvae_code_width
+        self.decoder = Decoder(*sizes, voice_width=config.voice_width, name="decoder")
+        self.voice = VoiceEncoder(config.voice_width) if config.voice_width else None
 
     def build(self, input_shape: Any = None) -> None:
         stats = {"shape": (N_MELS,), "trainable": False, "dtype": "float32", "autocast": False}
@@ -133,6 +157,8 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         self.encoder.build()
         self.codebook.build()
         self.decoder.build()
+        if self.voice is not None:
+            self.voice.build()
         self.built = True
 
     def set_mel_stats(self, shift_M: Any, scale_M: Any) -> None:
@@ -141,9 +167,14 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         self.mel_scale_M.assign(scale_M)
 
     def call(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor:
-        """The mel as its codes give it back, as many frames as went in."""
+        """The mel as its codes and its own voice give it back, as many frames as went in."""
         codes_BN, code_lengths_B = self.encode(mel_BTM, mel_lengths_B)
-        return self.decode(codes_BN, code_lengths_B)[:, : tf.shape(mel_BTM)[1]]
+        voice_BV = self.voice_of(mel_BTM, mel_lengths_B)
+        return self.decode(codes_BN, code_lengths_B, voice_BV)[:, : tf.shape(mel_BTM)[1]]
+
+    def voice_of(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tf.Tensor | None:
+        """The voice vectors [B, V] of reference clips; None for a model without."""
+        return None if self.voice is None else self.voice(self._scaled(mel_BTM), mel_lengths_B)
 
     def encode(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Codes [B, N] and how many of each row are real; behind those, the row means nothing."""
@@ -151,15 +182,22 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         _, codes_BN = self.codebook.quantise(latents_BNC)
         return codes_BN, code_lengths(mel_lengths_B)
 
-    def decode(self, codes_BN: tf.Tensor, code_lengths_B: tf.Tensor | None = None) -> tf.Tensor:
+    def decode(
+        self, codes_BN: tf.Tensor, code_lengths_B: tf.Tensor | None = None, voice_BV: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Log mel, four frames for each code; all codes of a row are real unless lengths are given."""
         if code_lengths_B is None:
             code_lengths_B = tf.fill([tf.shape(codes_BN)[0]], tf.shape(codes_BN)[1])
-        scaled_BTM = self.decoder(self.codebook.look_up(codes_BN), code_lengths_B)
+        scaled_BTM = self.decoder(self.codebook.look_up(codes_BN), code_lengths_B, voice_BV)
         return tf.cast(scaled_BTM, tf.float32) * self.mel_scale_M + self.mel_shift_M
 
     def training_pass(
-        self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, *, bypass: tf.Tensor | bool
+        self,
+        mel_BTM: tf.Tensor,
+        mel_lengths_B: tf.Tensor,
+        voice_BV: tf.Tensor | None = None,
+        *,
+        bypass: tf.Tensor | bool,
     ) -> dict[str, tf.Tensor]:
         """The log mel `made`, the loss `commitment`, and `latents` and `codes` for `update_codebook`.
 
@@ -171,7 +209,8 @@ class DVAE(keras.layers.Layer):  # type: ignore[misc]
         straight_through_BNC = latents_BNC + tf.stop_gradient(nearest_BNC - latents_BNC)
         code_lengths_B = code_lengths(mel_lengths_B)
         decoder_input_BNC = tf.where(bypass, latents_BNC, straight_through_BNC)
-        made_BTM = tf.cast(self.decoder(decoder_input_BNC, code_lengths_B), tf.float32)[:, : tf.shape(mel_BTM)[1]]
+        decoded_BTM = self.decoder(decoder_input_BNC, code_lengths_B, voice_BV)
+        made_BTM = tf.cast(decoded_BTM, tf.float32)[:, : tf.shape(mel_BTM)[1]]
         code_mask_BN = tf.sequence_mask(code_lengths_B, tf.shape(codes_BN)[1], dtype=tf.float32)
         distance_BN = self.codebook.distance(latents_BNC, codes_BN)
         commitment = tf.reduce_sum(distance_BN * code_mask_BN) / tf.reduce_sum(code_mask_BN)
@@ -213,4 +252,4 @@ def measure_mel_stats(mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor) -> tuple[tf.
 
 
 def _mask(like_BTC: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
-    return tf.sequence_mask(lengths_B, tf.shape(like_BTC)[1], dtype=like_BTC.dtype)[:, :, None]
+    return inside(lengths_B, like_BTC, like_BTC.dtype)

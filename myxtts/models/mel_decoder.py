@@ -2,10 +2,11 @@
 
 The DVAE's decoder knows the codes alone, and a code of 46 ms leaves open which sound it was part of. Here it learns to
 read two more things: the GPT's latents, which know the voice and what the GPT meant, and the text, of which the
-alignment heads say where in it the speech is. It starts as a copy of the DVAE's decoder that reads neither yet.
+alignment heads say where in it the speech is. It starts as a copy of the DVAE's decoder that reads neither yet, and
+is told the voice as that one is.
 
 Shapes: B clips, N codes of a clip, D width of a latent, U tokens of a text, T mel frames (4 N), M mel channels, C
-channels.
+channels, V width of a voice vector.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tensorflow as tf
 from myxtts.audio.mel import N_MELS
 from myxtts.config.model import ModelConfig
 from myxtts.models.dvae import DVAE, Decoder, ResidualBlock
+from myxtts.models.voice_encoder import inside
 
 REACH_CODES = 2
 """Latents on either side of a code that are read with it. The latent of a code is what predicted it; the next ones
@@ -55,7 +57,7 @@ class TextReader(keras.layers.Layer):  # type: ignore[misc]
 
     def call(self, text: SpokenText) -> tf.Tensor:
         """For every code what is read at its token, [B, N, C]."""
-        inside_BU1 = _inside(text.lengths_B, text.tokens_BU, self.compute_dtype)
+        inside_BU1 = inside(text.lengths_B, text.tokens_BU, self.compute_dtype)
         x_BUC = tf.cast(self.embedding(text.tokens_BU), self.compute_dtype) * inside_BU1
         for conv in (self.conv_1, self.conv_2):
             x_BUC = conv(x_BUC) * inside_BU1
@@ -75,7 +77,13 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         self.from_text = keras.layers.Conv1D(width, 3, name="from_text", **nothing)
         self.from_latents = keras.layers.Conv1D(width, 2 * REACH_CODES + 1, name="from_latents", **nothing)
         self.blocks = [ResidualBlock(width, name=f"block_{index + 1}") for index in range(MIXING_BLOCKS)]
-        self.decoder = Decoder(width, config.dvae_code_width, name="decoder")
+        self.decoder = Decoder(
+            width,
+            config.dvae_code_width,
+            voice_width=config.voice_width,
+            frame_blocks=config.mel_frame_blocks,
+            name="decoder",
+        )
 
     def build(self, input_shape: Any = None) -> None:
         stats = {"shape": (N_MELS,), "trainable": False, "dtype": "float32", "autocast": False}
@@ -93,20 +101,28 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         """Take over the DVAE's decoder and its scale of the mel."""
         self.mel_shift_M.assign(dvae.mel_shift_M)
         self.mel_scale_M.assign(dvae.mel_scale_M)
-        for own, theirs in zip(self.decoder.weights, dvae.decoder.weights, strict=True):
+        # Blocks at the rate of the mel are the mel decoder's alone.
+        frame_blocks = {id(weight) for block in self.decoder.frame_blocks for weight in block.weights}
+        shared = [weight for weight in self.decoder.weights if id(weight) not in frame_blocks]
+        for own, theirs in zip(shared, dvae.decoder.weights, strict=True):
             own.assign(theirs)
-        for block in self.blocks:
+        for block in (*self.blocks, *self.decoder.frame_blocks):
             for weight in block.conv_3.weights:
                 weight.assign(tf.zeros_like(weight))
 
     def call(
-        self, vectors_BNC: tf.Tensor, latents_BND: tf.Tensor, code_lengths_B: tf.Tensor, text: SpokenText | None
+        self,
+        vectors_BNC: tf.Tensor,
+        latents_BND: tf.Tensor,
+        code_lengths_B: tf.Tensor,
+        text: SpokenText | None,
+        voice_BV: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Log mel in float32, four frames for each code; `vectors` are the codebook's entries.
+        """Log mel in float32, four frames for each code; `vectors` are the codebook's entries, `voice` the DVAE's.
 
         Without a text, which only a voice with alignment heads can tell the place in, it makes do with the rest.
         """
-        inside_BN1 = _inside(code_lengths_B, latents_BND, self.compute_dtype)
+        inside_BN1 = inside(code_lengths_B, latents_BND, self.compute_dtype)
         latents_BND = tf.cast(latents_BND, self.compute_dtype) * inside_BN1
         hidden_BNC = self.decoder.into(vectors_BNC) + self.from_latents(latents_BND)
         if text is not None:
@@ -114,9 +130,5 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         hidden_BNC *= inside_BN1
         for block in self.blocks:
             hidden_BNC = block(hidden_BNC, inside_BN1)
-        scaled_BTM = self.decoder.from_hidden(hidden_BNC, code_lengths_B)
+        scaled_BTM = self.decoder.from_hidden(hidden_BNC, code_lengths_B, voice_BV)
         return tf.cast(scaled_BTM, tf.float32) * self.mel_scale_M + self.mel_shift_M
-
-
-def _inside(lengths_B: tf.Tensor, like: tf.Tensor, dtype: Any) -> tf.Tensor:
-    return tf.sequence_mask(lengths_B, tf.shape(like)[1], dtype=dtype)[:, :, None]

@@ -27,6 +27,8 @@ MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 _OWN_DIGEST = "manifest_sha256"
 TEXT_WEIGHTS = {"gpt/text_embedding/table": 0, "gpt/text_head/kernel": 1, "gpt/text_head/bias": 0}
+READER_WEIGHTS = {"mel_decoder/reader/embedding/embeddings": 0}
+"""Of a mel decoder, which a voice need not have."""
 """Weights that have one row (or column) for each text token, and the axis it lies on."""
 
 
@@ -188,10 +190,11 @@ def grow_text_vocabulary(
     is_new = np.array([old is None for old in old_ids])
     kept = np.array([0 if old is None else old for old in old_ids])
     grown = dict(arrays)
-    for name, axis in TEXT_WEIGHTS.items():
+    reader = {name: axis for name, axis in READER_WEIGHTS.items() if name in arrays}
+    for name, axis in (TEXT_WEIGHTS | reader).items():
         old = np.moveaxis(arrays[name], axis, 0)
         rows = old[kept].copy()
-        if name == "gpt/text_embedding/table":
+        if "embedding" in name:
             rows[is_new] = random.normal(old.mean(), old.std(), rows[is_new].shape)
         else:
             rows[is_new] = old.mean(axis=0)

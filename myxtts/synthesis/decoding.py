@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.audio.postfilter import Postfilter
+from myxtts.errors import SynthesisError
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
@@ -70,34 +71,37 @@ class CodecDecoder:
         self.set_postfilter(gains)
         self._mel = MelSpectrogram()
         self._griffin_lim = GriffinLim()
-        self._decode = tf.function(lambda codes: dvae.decode(codes), reduce_retracing=True, autograph=False)
-        self._encode = tf.function(self._codes_of, reduce_retracing=True, autograph=False)
+        self._decode = tf.function(
+            lambda codes, voice: dvae.decode(codes, voice_BV=voice), reduce_retracing=True, autograph=False
+        )
+        self._encode = tf.function(self._codes_and_voice, reduce_retracing=True, autograph=False)
 
     def set_postfilter(self, gains: Sequence[float] | None) -> None:
         """Use these gains from now on, none for None; call it again where the DVAE's weights have changed."""
         self._postfilter = Postfilter.of(self._dvae, gains)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
-        return self.wave_of(stretched(self._mel_of(made.codes_N), speed))
+        return self.wave_of(stretched(self._mel_of(made.codes_N, _voice_of(self._dvae, speaker_V)), speed))
 
-    def _mel_of(self, codes_N: NDArray[np.int32]) -> NDArray[np.float32]:
-        return self._postfilter.apply(self._decode(tf.constant(codes_N[None]))[0].numpy())
+    def _mel_of(self, codes_N: NDArray[np.int32], voice_1V: Any) -> NDArray[np.float32]:
+        return self._postfilter.apply(self._decode(tf.constant(codes_N[None]), voice_1V)[0].numpy())
 
     def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
         return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
 
     def round_trip(self, wave_S: Wave) -> Wave:
         """The clip through codes and back: the best that any text can sound with this codec."""
-        codes_N = self._encode(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))[0].numpy()
-        return self.wave_of(self._mel_of(codes_N))[: len(wave_S)]
+        codes_1N, voice_1V = self._encode(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))
+        return self.wave_of(self._mel_of(codes_1N[0].numpy(), voice_1V))[: len(wave_S)]
 
     def griffin_lim_only(self, wave_S: Wave) -> Wave:
         """The clip through its mel and back, without codes: what Griffin-Lim alone costs."""
         mel_1TM, _ = self._mel(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))
         return self.wave_of(mel_1TM[0].numpy())
 
-    def _codes_of(self, wave_BS: tf.Tensor, lengths_B: tf.Tensor) -> tf.Tensor:
-        return self._dvae.encode(*self._mel.log_mel(wave_BS, lengths_B))[0]
+    def _codes_and_voice(self, wave_BS: tf.Tensor, lengths_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+        mel = self._mel.log_mel(wave_BS, lengths_B)
+        return self._dvae.encode(*mel)[0], self._dvae.voice_of(*mel)
 
 
 class TrainedMelDecoder:
@@ -108,24 +112,33 @@ class TrainedMelDecoder:
 
     def __init__(self, mel_decoder: MelDecoder, dvae: DVAE, gains: Sequence[float] | None = None) -> None:
         self._griffin_lim = GriffinLim()
-        self._mel_decoder = mel_decoder
+        self._mel_decoder, self._dvae = mel_decoder, dvae
         self.set_postfilter(gains)
         ids_1N = tf.TensorSpec([1, None], tf.int32)
-        shapes = [ids_1N, tf.TensorSpec([1, None, mel_decoder.latent_width]), ids_1N, ids_1N]
+        voice_width = 0 if dvae.voice is None else dvae.voice.width
+        shapes = [
+            tf.TensorSpec([1, voice_width]),
+            ids_1N,
+            tf.TensorSpec([1, None, mel_decoder.latent_width]),
+            ids_1N,
+            ids_1N,
+        ]
 
-        def run(codes_1N: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> tf.Tensor:
+        def run(voice_1V: Any, codes_1N: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> tf.Tensor:
             placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if text else None
-            return mel_decoder(dvae.codebook.look_up(codes_1N), latents_1ND, tf.shape(codes_1N)[1:], placed)
+            vectors_1NC = dvae.codebook.look_up(codes_1N)
+            return mel_decoder(vectors_1NC, latents_1ND, tf.shape(codes_1N)[1:], placed, voice_1V)
 
         self._with_text = tf.function(run, input_signature=shapes, autograph=False)
-        self._without_text = tf.function(run, input_signature=shapes[:2], autograph=False)
+        self._without_text = tf.function(run, input_signature=shapes[:3], autograph=False)
 
     def set_postfilter(self, gains: Sequence[float] | None) -> None:
         """Use these gains from now on, none for None; call it again where the decoder's weights have changed."""
         self._postfilter = Postfilter.of(self._mel_decoder, gains)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
-        inputs = [tf.constant(made.codes_N[None]), tf.constant(made.latents_ND[None])]
+        voice_1V = _voice_of(self._dvae, speaker_V)
+        inputs = [voice_1V, tf.constant(made.codes_N[None]), tf.constant(made.latents_ND[None])]
         if len(made.spoken_token_N):
             text = [tf.constant([text_tokens], tf.int32), tf.constant(made.spoken_token_N[None], tf.int32)]
             mel_1TM = self._with_text(*inputs, *text)
@@ -133,3 +146,15 @@ class TrainedMelDecoder:
             mel_1TM = self._without_text(*inputs)
         mel_TM = stretched(self._postfilter.apply(mel_1TM[0].numpy()), speed)
         return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
+
+
+def _voice_of(dvae: DVAE, speaker_V: Any) -> tf.Tensor:
+    """The voice vector as the decoders take it; one of no width for a voice without."""
+    if dvae.voice is None:
+        return tf.zeros([1, 0])
+    if speaker_V is None:
+        raise SynthesisError(
+            "this voice needs a voice vector, and the saved latents have none",
+            hint="make them again from the reference clip with --save-voice",
+        )
+    return tf.constant(np.asarray(speaker_V, np.float32)[None])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from myxtts.audio.loudness import normalise_loudness
 from myxtts.config.speaking import Sampling
 from myxtts.errors import SynthesisError
 from myxtts.synthesis import references
@@ -131,6 +132,8 @@ class Synthesizer:
         if not clips:
             speaker = references.choose_speaker(self.voice.speakers, options.speaker, options.language)
             clips = [references.checked_reference(speaker.wave.astype(np.float32) / 32768.0, speaker.name)]
+        if self.voice.config.data.normalise_loudness:
+            clips = [normalise_loudness(clip) for clip in clips]
         key = tuple(hash(clip.tobytes()) for clip in clips)
         if key not in self._encoded:
             windows = references.windows(clips, self.voice.manifest.reference_seconds)

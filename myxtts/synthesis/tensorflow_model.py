@@ -15,7 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from myxtts.audio.io import resampled
-from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.errors import SynthesisError
 from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_SAMPLE_RATE
@@ -89,11 +89,19 @@ class TensorFlowModel:
         with tf.device(self._device):
             mel_BTM, mel_lengths_B = self._mel(wave_BS, lengths_B)
             latents_BLD = self.parts.conditioning(mel_BTM, mel_lengths_B).numpy()
+            if "dvae" in self._names and self.parts.dvae.voice is not None:
+                speaker_V = self._voice_vector(wave_BS, lengths_B)
             if "speaker_encoder" in self._names:
                 waves = [resampled(clip, SAMPLE_RATE, SPEAKER_SAMPLE_RATE) for clip in clips]
                 vectors = [self.parts.speaker_encoder(tf.constant(wave[None]))[0].numpy() for wave in waves]
                 speaker_V = np.asarray(np.mean(vectors, axis=0), np.float32)
         return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
+
+    def _voice_vector(self, wave_BS: Wave, lengths_B: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The direction of the mean over the windows."""
+        vectors_BV = self.parts.dvae.voice_of(*MelSpectrogram()(wave_BS, lengths_B)).numpy()
+        mean_V = vectors_BV.mean(0)
+        return np.asarray(mean_V / max(float(np.linalg.norm(mean_V)), 1e-9), np.float32)
 
     def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
         with tf.device(self._device):

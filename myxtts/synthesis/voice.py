@@ -42,9 +42,13 @@ TOKENIZER_FILE = "tokenizer.json"
 VOICE_FOLDER = "voice"
 FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE)
 """What a voice folder holds; speakers are there only where the voice was trained with some."""
+BUILT_IN = Path(__file__).parent.parent / "voices"
+"""Voices that come with the package, by name."""
+BASE = "base"
+"""The one that speaks, and that a fine-tuning starts from, where none is named."""
 _USUAL_PLACES = ("", "runs", "voices")
 _MOST_LISTED = 8
-_FULL_PRECISION = "dvae/"
+_FULL_PRECISION = ("dvae/encoder/", "dvae/codebook/", "dvae/mel_")
 """A code is the nearest of the DVAE's vectors, so rounding could change codes: these weights keep 32 bits."""
 
 
@@ -75,10 +79,12 @@ class Voice:
 def find_voice(name: str | Path) -> Path:
     """The voice folder that a name means: the one place where names are resolved.
 
-    A name is a path: of a voice folder, or of a run with one inside. Raises `CheckpointError`, and lists the voices
-    that are near where nothing has that name.
+    A name is a path, of a voice folder or of a run with one inside, or that of a built-in voice. Raises
+    `CheckpointError`, and lists the voices that are near where nothing has that name.
     """
     given = Path(name)
+    if is_built_in(name):
+        return BUILT_IN / given
     for folder in (given, given / VOICE_FOLDER):
         if (folder / MANIFEST_FILE).is_file() or is_exported(folder):
             return folder
@@ -87,12 +93,20 @@ def find_voice(name: str | Path) -> Path:
             f"{given} holds no voice: no {MANIFEST_FILE} in it or in {VOICE_FOLDER}/",
             hint="a run has one as soon as its codec stage is done; myxtts import-xtts makes one of published weights",
         )
-    near = list(dict.fromkeys(voice for place in _USUAL_PLACES for voice in voices_in(given.parent / place)))
+    places = [*(given.parent / place for place in _USUAL_PLACES), BUILT_IN]
+    near = list(dict.fromkeys(voice for place in places for voice in voices_in(place)))
+    near = [Path(voice.name) if voice.parent == BUILT_IN else voice for voice in near]
     more = f" and {len(near) - _MOST_LISTED} more" if len(near) > _MOST_LISTED else ""
     there = f"; there are: {', '.join(map(str, near[:_MOST_LISTED]))}{more}" if near else ""
     raise CheckpointError(
         f"there is no voice {str(name)!r}: {given} does not exist", hint=f"name a run folder or a voice folder{there}"
     )
+
+
+def is_built_in(name: str | Path) -> bool:
+    """Whether a name is that of a built-in voice; a folder of the same name in the working directory goes first."""
+    given = Path(name)
+    return len(given.parts) == 1 and not given.exists() and (BUILT_IN / given / CONFIG_FILE).is_file()
 
 
 def voices_in(folder: Path) -> list[Path]:
@@ -208,7 +222,12 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
     manifest, config, tokenizer = voice_manifest(folder), read_voice_config(folder), read_voice_tokenizer(folder)
     # Settings of the training would tell of folders on the machine that trained it.
     kept = XTTSConfig(
-        model=config.model, data=DataConfig(language=config.data.language, text_frontend=tokenizer.frontend)
+        model=config.model,
+        data=DataConfig(
+            language=config.data.language,
+            text_frontend=tokenizer.frontend,
+            normalise_loudness=config.data.normalise_loudness,
+        ),
     )
     stored = {name: half_precision(name, value) if half else value for name, value in read_arrays(folder).items()}
     with writing(out):

@@ -32,8 +32,9 @@ from myxtts.training.run_folder import disk_full_hint
 logger = logging.getLogger(__name__)
 
 ALIGNER_STEPS = 350
-"""With 16 clips each: four passes over an hour of speech, about 70 CPU-seconds."""
+"""With 16 clips each: four passes over an hour of speech, about 70 CPU-seconds. More speech has as many passes."""
 ALIGNER_CLIPS = 16
+ALIGNER_EPOCHS = 4
 _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
@@ -251,8 +252,9 @@ def _aligner_steps(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: 
 
     A stage that is resumed finds the network that it began with first, also where a longer stage has trained another.
     """
-    brief = min(steps, ALIGNER_STEPS)
-    stored = [length for length in (brief, ALIGNER_STEPS) if _network_path(prepared, clips, length).is_file()]
+    whole = max(ALIGNER_STEPS, ALIGNER_EPOCHS * len(clips) // ALIGNER_CLIPS)
+    brief = min(steps, whole)
+    stored = [length for length in (brief, whole) if _network_path(prepared, clips, length).is_file()]
     return (stored or [brief])[0]
 
 

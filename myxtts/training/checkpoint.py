@@ -149,6 +149,13 @@ def mark_best(folder: Path, step: int, validation_loss: float) -> bool:
     return True
 
 
+def load_best(folder: Path) -> Checkpoint | None:
+    """The checkpoint that `mark_best` remembers; None where there is none, or none that is whole."""
+    best = read_best(folder)
+    path = None if best is None else folder / f"step-{best['step']:08d}"
+    return load_checkpoint(path) if path is not None and path.is_dir() and _is_whole(path) else None
+
+
 def read_best(folder: Path) -> dict[str, Any] | None:
     try:
         best = json.loads((folder / BEST).read_text(encoding="utf-8"))

@@ -32,6 +32,7 @@ from myxtts.synthesis.voice import (
     CONFIG_FILE,
     TOKENIZER_FILE,
     find_voice,
+    is_built_in,
     read_voice_config,
     read_voice_tokenizer,
     refuse_exported,
@@ -58,6 +59,8 @@ class InitialVoice:
     tokenizer: Tokenizer
     parts: tuple[VoicePart, ...]
     manifest: VoiceManifest
+    normalise_loudness: bool
+    """Whether it was trained on clips of one loudness."""
 
     @property
     def aligned(self) -> bool:
@@ -75,7 +78,7 @@ def read_initial(path: str | Path, run_dir: str | Path | None = None) -> Initial
     folder = find_voice(path)
     refuse_exported(folder)
     manifest = voice_manifest(folder)
-    model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
+    config, tokenizer = read_voice_config(folder), read_voice_tokenizer(folder)
     parts = _in_order(manifest.parts)
     rows = read_manifest(folder).shapes.get("gpt/text_embedding/table", (tokenizer.size,))[0]
     if rows < tokenizer.size:
@@ -83,7 +86,7 @@ def read_initial(path: str | Path, run_dir: str | Path | None = None) -> Initial
             f"{folder} has {tokenizer.size} text tokens and weights for {rows}",
             hint="use the tokenizer that the weights were trained with",
         )
-    return InitialVoice(folder, model, tokenizer, parts, manifest)
+    return InitialVoice(folder, config.model, tokenizer, parts, manifest, config.data.normalise_loudness)
 
 
 def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
@@ -91,10 +94,11 @@ def _as_begun(path: str | Path, run: RunFolder) -> InitialVoice | None:
     if not (has_begun(run) and run.config.is_file()):
         return None
     config, folder = XTTSConfig.from_yaml(run.config), Path(path).resolve()
-    if config.training.init_from != str(folder):
+    if config.training.init_from != _lasting_name(path):
         return None
     manifest = voice_manifest(run.voice)
-    return InitialVoice(folder, config.model, read_voice_tokenizer(run.voice), config.training.init_parts, manifest)
+    tokenizer, parts = read_voice_tokenizer(run.voice), config.training.init_parts
+    return InitialVoice(folder, config.model, tokenizer, parts, manifest, config.data.normalise_loudness)
 
 
 def settings_beneath(
@@ -105,6 +109,7 @@ def settings_beneath(
     return {
         **dataclasses.asdict(voice.model),
         "text_frontend": voice.tokenizer.frontend,
+        "normalise_loudness": voice.normalise_loudness,
         **_learning(voice, init_parts or voice.parts),
     }
 
@@ -133,13 +138,7 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
             f"--init-from {training.init_from} is the run's own voice",
             hint="leave --init-from out to continue the run, or choose another --run-dir",
         )
-    parts = _in_order(training.init_parts or [part for part in voice.parts if part != "mel_decoder"])
-    # Its weights are for that vocabulary too, and of no use once the GPT is trained further.
-    if "mel_decoder" in parts:
-        raise ConfigError(
-            "--init-parts names mel_decoder, which reads what one GPT makes of one vocabulary",
-            hint="leave it out: stage decoder trains another one in minutes",
-        )
+    parts = _in_order(training.init_parts or voice.parts)
     if absent := [part for part in parts if part not in voice.parts]:
         raise ConfigError(
             f"--init-parts names {absent[0]}, and {voice.folder} has {', '.join(voice.parts)}",
@@ -149,12 +148,21 @@ def resolved_config(config: XTTSConfig, *, fresh: bool = False, over_voice: bool
     learning = not_given(training, _learning(voice, parts))
     return dataclasses.replace(
         config,
-        data=dataclasses.replace(config.data, text_frontend=_frontend(config.data, voice, over_voice)),
+        data=dataclasses.replace(
+            config.data,
+            text_frontend=_frontend(config.data, voice, over_voice),
+            normalise_loudness=config.data.normalise_loudness or voice.normalise_loudness,
+        ),
         model=_sizes(config.model, voice),
         training=dataclasses.replace(
-            training, init_from=str(Path(training.init_from).resolve()), init_parts=parts, **learning
+            training, init_from=_lasting_name(training.init_from), init_parts=parts, **learning
         ),
     )
+
+
+def _lasting_name(path: str | Path) -> str:
+    """The voice as the run's settings name it: from wherever the next command is given, it is the same."""
+    return str(path) if is_built_in(path) else str(Path(path).resolve())
 
 
 def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
@@ -284,7 +292,7 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     manifest = dataclasses.replace(
         voice.manifest,
         parts=parts,
-        # A part that is left behind, as a mel decoder is, is trained anew: the old one's gains are not its own.
+        # A part that is left behind is trained anew: the old one's gains are not its own.
         postfilter={part: gains for part, gains in voice.manifest.postfilter.items() if part in parts},
         # How another run trained it.
         trained_to=None,

@@ -24,10 +24,10 @@ from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_row
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
-from myxtts.training.checkpoint import Checkpoint, load_latest, mark_best, save_checkpoint
+from myxtts.training.checkpoint import Checkpoint, load_best, load_latest, mark_best, read_best, save_checkpoint
 from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.out_of_memory import limits_in_words, out_of_memory
-from myxtts.training.recipes import length_of, recipe_for, with_batches_of, with_steps
+from myxtts.training.recipes import is_fine_tuning, length_of, recipe_for, with_batches_of, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
@@ -44,6 +44,10 @@ from myxtts.training.watch import StageWatch
 logger = logging.getLogger(__name__)
 
 VALIDATION_BATCHES = 8
+FINE_TUNING_VALIDATIONS = 10
+"""Over a fine-tuning, at least: its best weights are to be caught."""
+PATIENCE = 3
+"""Early stopping of a fine-tuning: validations without a lower held-out loss."""
 
 
 class StageLoop:
@@ -73,8 +77,8 @@ class StageLoop:
             return False
         with self._source() as source:
             self._restore_or_initialise(source)
-            if trainer.step_number >= self.total_steps:
-                return True
+            if self._at_its_end():
+                return self._finished()
             refuse_if_later_stage_learnt(self.spec.name, trainer.step_number, self.total_steps, self.folder)
             if not self._add_ctc_loss():
                 return False
@@ -83,7 +87,10 @@ class StageLoop:
             data_state: Any = source.get_state()
             with self._pipeline(source) as pipeline:  # reads, processes on the data device, transfers
                 self._warm_up(pipeline)
-                while trainer.step_number < self.total_steps and not self.should_stop():
+                if self._selects_best and first_step == 0:
+                    with pipeline.pause():
+                        self._save(data_state, self._validate())
+                while not (self._at_its_end() or self.should_stop()):
                     try:
                         batches = [next(pipeline) for _ in range(training.grad_accum)]
                     except Exception:
@@ -94,16 +101,43 @@ class StageLoop:
                     data_state = batches[-1].state
                     self.watch.step(pipeline, result)
                     last = result.step == self.total_steps
-                    validating = last or result.step % training.validate_every == 0
+                    validating = last or result.step % self._validate_every == 0
                     if validating or result.step % training.checkpoint_every == 0:
                         with pipeline.pause():
                             self._save(data_state, self._validate() if validating else None)
-                finished = trainer.step_number >= self.total_steps
-                if not finished:
+                if not self._at_its_end():
                     self._save(data_state)
-        if finished:
-            self.events.write("stage_done", stage=self.spec.name, step=trainer.step_number)
-        return finished
+                    return False
+        self.events.write("stage_done", stage=self.spec.name, step=trainer.step_number)
+        return self._finished()
+
+    # The end
+
+    @property
+    def _selects_best(self) -> bool:
+        return is_fine_tuning(self.config, self.spec) and self.trainer.current_stage().selects_best
+
+    @property
+    def _validate_every(self) -> int:
+        usual = self.config.training.validate_every
+        return min(usual, max(1, self.total_steps // FINE_TUNING_VALIDATIONS)) if self._selects_best else usual
+
+    def _at_its_end(self) -> bool:
+        """All steps are done, or the held-out loss of a fine-tuning has stopped falling."""
+        if self.trainer.step_number >= self.total_steps:
+            return True
+        best = read_best(self.folder.checkpoints(self.spec.name)) if self._selects_best else None
+        return best is not None and self.trainer.step_number - best["step"] >= PATIENCE * self._validate_every
+
+    def _finished(self) -> bool:
+        """A fine-tuning goes on with its best weights, which may be those that it began with."""
+        best = load_best(self.folder.checkpoints(self.spec.name)) if self._selects_best else None
+        if best is not None and best.step != self.trainer.step_number:
+            logger.info(
+                "Stage %s: the held-out loss was lowest at step %d, whose weights speak", self.spec.name, best.step
+            )
+            self.trainer.restore(best)
+        return True
 
     # Before the first step
 
@@ -238,10 +272,12 @@ class StageLoop:
         folder = self.folder.checkpoints(self.spec.name)
         path = save_checkpoint(folder, checkpoint, keep=self.config.training.keep)
         self.events.write("checkpoint", stage=self.spec.name, step=checkpoint.step, path=path)
-        self._on_checkpoint(self.spec)
+        best = False
         if validation_loss is not None and math.isfinite(validation_loss):
             with writing(folder, hint=disk_full_hint("--checkpoint-dir")):
-                mark_best(folder, checkpoint.step, validation_loss)
+                best = mark_best(folder, checkpoint.step, validation_loss)
+        if best or not self._selects_best:
+            self._on_checkpoint(self.spec)
 
     def _save_what_was_learnt(self, data_state: Any) -> None:
         """For a run whose data failed; it must not hide the failure. Before the first step there is nothing to save."""

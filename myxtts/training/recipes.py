@@ -8,28 +8,17 @@ from dataclasses import dataclass, replace
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.presets import given
-from myxtts.config.training import OPTIMISER_SETTINGS
+from myxtts.config.training import OPTIMISER_SETTINGS, TrainingConfig
 from myxtts.training.stages import stage_named, stages_of
 from myxtts.training.stages.spec import StageRecipe, StageSpec
 
 DEFAULT_EPOCHS = 250
 """Where neither passes nor steps are asked for: a recipe's steps are too many for a few minutes of speech. Half an
 hour has all of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FineTuning:
-    """What changes in a stage whose part came with `--init-from`."""
-
-    rate_share: float = 0.1
-    """Of the learning rate from scratch: at the size big it gives 5e-6, XTTS v2's own rate for fine-tuning."""
-    steps_share: float = 0.1
-    """Of the steps from scratch; the held-out loss says when a small corpus has had enough."""
-    xtts_reference_seconds: float = 6.0
-    """Longest reference for published weights: XTTS v2 was trained with 3 to 6 s, and batches have all or half."""
-
-
-FINE_TUNING = FineTuning()
+FINE_TUNING_EPOCHS = (3, 40)
+"""Fewest and most passes of a fine-tuning: an hour or more is heard three times, a minute no more than forty."""
+XTTS_REFERENCE_SECONDS = 6.0
+"""Longest reference for published weights: XTTS v2 was trained with 3 to 6 s, and batches have all or half."""
 
 
 def stages_to_run(config: XTTSConfig) -> tuple[StageSpec, ...]:
@@ -42,22 +31,23 @@ def stages_to_run(config: XTTSConfig) -> tuple[StageSpec, ...]:
     )
 
 
-def fine_tuning_recipe(recipe: StageRecipe) -> StageRecipe:
-    """The recipe for weights that can speak already."""
-    return replace(
-        recipe,
-        learning_rate=recipe.learning_rate * FINE_TUNING.rate_share,
-        steps=max(1, int(recipe.steps * FINE_TUNING.steps_share)),
-    )
+def is_fine_tuning(config: XTTSConfig, spec: StageSpec) -> bool:
+    """Whether the stage goes on from the weights of the voice of `--init-from`."""
+    return spec.purpose in config.training.init_parts
 
 
 def recipe_for(config: XTTSConfig, spec: StageSpec) -> StageRecipe:
     """The size's recipe; settings that were given win over it."""
     recipe = spec.recipes[config.model.model_size]
-    if spec.purpose in config.training.init_parts:
-        recipe = fine_tuning_recipe(recipe)
+    if is_fine_tuning(config, spec):
+        shares = spec.fine_tuning
+        recipe = replace(
+            recipe,
+            learning_rate=recipe.learning_rate * shares.rate_share,
+            steps=max(1, int(recipe.steps * shares.steps_share)),
+        )
     if config.model.normed_conditioning:
-        recipe = replace(recipe, reference_seconds=FINE_TUNING.xtts_reference_seconds)
+        recipe = replace(recipe, reference_seconds=XTTS_REFERENCE_SECONDS)
     training, data = config.training, config.data
     over = given(training, OPTIMISER_SETTINGS) | given(data, ("batch_size",))
     if training.final_learning_rate_share is not None:
@@ -94,11 +84,18 @@ def length_of(config: XTTSConfig, spec: StageSpec, batches_per_epoch: int) -> St
         if asked is not None:
             return StageLength(recipe.steps, by_steps)
         epochs = DEFAULT_EPOCHS
-    passes = max(1, math.ceil(epochs * batches_per_epoch / training.grad_accum))
+        if is_fine_tuning(config, spec):
+            fewest, epochs = FINE_TUNING_EPOCHS
+            recipe = replace(recipe, steps=max(recipe.steps, _steps_of(fewest, batches_per_epoch, training)))
+    passes = _steps_of(epochs, batches_per_epoch, training)
     if passes < recipe.steps:
         by_epochs = "--epochs" if training.epochs is not None else "--epochs or --max-steps change that"
         return StageLength(passes, f"{epochs} passes over the corpus ({by_epochs})")
     return StageLength(recipe.steps, by_steps)
+
+
+def _steps_of(epochs: int, batches_per_epoch: int, training: TrainingConfig) -> int:
+    return max(1, math.ceil(epochs * batches_per_epoch / training.grad_accum))
 
 
 def with_batches_of(recipe: StageRecipe, data: DataConfig) -> DataConfig:

@@ -263,7 +263,8 @@ class TrainingRun:
                 trainer.pretrained_parts = frozenset(self._inherited)
                 load_parts(self._folder.voice, trainer.model)
             for later in stages_of(self.config.model):
-                if spec.purpose in later.requires and later.purpose in self._inherited:
+                in_vain = later.purpose in self._inherited and later not in stages_to_run(self.config)
+                if spec.purpose in later.requires and in_vain:
                     logger.warning(
                         "Stage %s changes what the voice's %s was trained with: train stage %s after it",
                         spec.name,

@@ -54,8 +54,9 @@ class StageData:
     ) -> BatchSource:
         training, features = self.config.training, self.spec.features
         recipe = recipe_for(self.config, self.spec)
+        reference = features.reference or (features.voice_reference and self.config.model.voice_width > 0)
         augmentation = Augmentation(
-            reference_seconds=recipe.reference_seconds if features.reference else 0.0,
+            reference_seconds=recipe.reference_seconds if reference else 0.0,
             alignments=self._alignments.get(corpus.prepared.path),
             concatenation=training.concatenation if augmented and features.concatenation else 0.0,
             # Above 0 it offsets the codes too; the speed itself changes only over `speed_perturbation_batches`.

@@ -6,7 +6,7 @@ Shapes: B clips of different lengths; `inputs` pads them to the longest, and `ro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -20,10 +20,12 @@ from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
 from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.speaker_encoder import SpeakerEncoder
+from myxtts.models.voice_encoder import VoiceEncoder
 from myxtts.training.stages.codec import CodecStage
 
 Inputs = dict[str, np.ndarray]
 TINY = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, dvae_width=32, speaker_width=24)
+MANY_VOICES = replace(TINY, voice_width=8, mel_frame_blocks=1)
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,18 @@ def _dvae_inputs(lengths: list[int]) -> Inputs:
     return {"mel": _noise(lengths, 80), "lengths": np.array(lengths, np.int32)}
 
 
+def _voiced(layer: DVAE | MelDecoder) -> Any:
+    """The layer with a decoder that has learnt to listen to the voice vector."""
+    for number, modulation in enumerate(layer.decoder.voiced):
+        kernel = modulation.project.kernel
+        kernel.assign(np.random.default_rng(number).normal(0.0, 0.1, kernel.shape))
+    return layer
+
+
 def _dvae_loss(layer: DVAE, inputs: Inputs) -> tf.Tensor:
     batch = {"mel": inputs["mel"], "mel_lengths": inputs["lengths"]}
+    if layer.voice is not None:
+        batch |= {"reference": inputs["mel"], "reference_lengths": inputs["lengths"]}
     terms = CodecStage(layer).objective(batch, seed=None, step=tf.constant(0)).terms
     return tf.add_n([term.weight * term.mean for term in terms.values()])
 
@@ -77,9 +89,9 @@ def _hifigan_inputs(lengths: list[int]) -> Inputs:
     }
 
 
-def _mel_decoder() -> MelDecoder:
-    """One that has learnt to read latents and text."""
-    layer = _built(MelDecoder(TINY))
+def _mel_decoder(config: ModelConfig = TINY) -> MelDecoder:
+    """One that has learnt to read latents and text, and the voice vector where it has one."""
+    layer = _voiced(_built(MelDecoder(config)))
     for kernel in (layer.from_latents.kernel, layer.from_text.kernel):
         kernel.assign(np.random.default_rng(2).normal(0.0, 0.1, kernel.shape))
     return layer
@@ -97,7 +109,9 @@ def _mel_decoder_inputs(lengths: list[int]) -> Inputs:
 def _run_mel_decoder(layer: MelDecoder, inputs: Inputs) -> tf.Tensor:
     latents, vectors = tf.split(inputs["both"], [TINY.gpt_width, TINY.dvae_code_width], axis=-1)
     spoken = tf.tile(tf.range(tf.shape(latents)[1])[None], [tf.shape(latents)[0], 1])
-    return layer(vectors, latents, inputs["lengths"], SpokenText(inputs["tokens"], inputs["lengths"], spoken))
+    text = SpokenText(inputs["tokens"], inputs["lengths"], spoken)
+    voice = tf.fill([tf.shape(latents)[0], MANY_VOICES.voice_width], 0.3) if layer.decoder.voiced else None
+    return layer(vectors, latents, inputs["lengths"], text, voice)
 
 
 def _wave_inputs(lengths: list[int]) -> Inputs:
@@ -126,6 +140,33 @@ CASES = [
         loss=lambda layer, inputs: tf.reduce_mean(_run_mel_decoder(layer, inputs) ** 2),
         out_length=lambda length: FRAMES_PER_CODE * length,
         lengths=((10, 6), (10, 8), (14, 10), (16, 5)),
+    ),
+    LayerCase(
+        name="dvae_of_many_voices",
+        build=lambda: _voiced(_built(DVAE(MANY_VOICES))),
+        inputs=_dvae_inputs,
+        run=lambda layer, inputs: layer(inputs["mel"], inputs["lengths"]),
+        loss=_dvae_loss,
+        out_length=lambda length: length,
+    ),
+    LayerCase(
+        name="mel_decoder_of_many_voices",
+        build=lambda: _mel_decoder(MANY_VOICES),
+        inputs=_mel_decoder_inputs,
+        run=_run_mel_decoder,
+        loss=lambda layer, inputs: tf.reduce_mean(_run_mel_decoder(layer, inputs) ** 2),
+        out_length=lambda length: FRAMES_PER_CODE * length,
+        lengths=((10, 6), (10, 8), (14, 10), (16, 5)),
+    ),
+    LayerCase(
+        name="voice_encoder",
+        build=lambda: _built(VoiceEncoder(MANY_VOICES.voice_width)),
+        inputs=_dvae_inputs,
+        run=lambda layer, inputs: layer(inputs["mel"], inputs["lengths"]),
+        loss=lambda layer, inputs: tf.reduce_sum(
+            layer(inputs["mel"], inputs["lengths"]) * tf.range(MANY_VOICES.voice_width, dtype=tf.float32)
+        ),
+        out_length=None,
     ),
     LayerCase(
         name="hifigan",

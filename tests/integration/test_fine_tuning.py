@@ -26,10 +26,12 @@ from myxtts.synthesis.voice import (
     voice_manifest,
 )
 from tests.corpus_maker import make_ljspeech
-from tests.processes import run_script
+from tests.processes import run_program, run_script
 from tests.voice_maker import make_voice, noise, open_on_cpu
 
 SPEAKING = ["dvae", "conditioning", "gpt"]
+EXACT = ("dvae/encoder/", "dvae/codebook/", "dvae/mel_")
+"""Weights that decide codes."""
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +208,7 @@ def test_a_half_export_is_half_as_large_and_speaks_the_same_but_for_rounding(voi
 
     stored, before = read_arrays(tmp_path / "half"), read_arrays(voice)
     for name, value in stored.items():
-        assert value.dtype == (np.float32 if name.startswith("dvae/") else np.float16), name
+        assert value.dtype == (np.float32 if name.startswith(EXACT) else np.float16), name
     half, whole = (open_on_cpu(folder) for folder in (tmp_path / "half", voice))
     wave = noise(1.0, 4).astype(np.float32) / 32768.0
     difference = half.latents([wave]).latents_LD - whole.latents([wave]).latents_LD
@@ -219,3 +221,16 @@ def test_a_half_export_is_half_as_large_and_speaks_the_same_but_for_rounding(voi
 def test_values_beyond_16_bits_are_not_stored_in_16_bits(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="gpt/x has values beyond the range of 16 bits"):
         half_precision("gpt/x", np.array([1e6], np.float32))
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_that_no_longer_gains_stops_by_itself_and_speaks_with_its_best_weights(
+    voice: Path, corpus: Path, tmp_path: Path
+) -> None:
+    output = run_program("fine_tuning_ends", str(voice), str(corpus), str(tmp_path), few_steps=True)
+    first, again = json.loads(output.splitlines()[-1])
+
+    assert first["code"] == 0
+    assert first["last_step"] == first["best"] + 12 < 40, "three validations without a gain, one every fourth step"
+    assert again == first, "the same command finds it finished"
+    assert voice_manifest(tmp_path / "run" / "voice").trained_to == ("gpt", first["best"])

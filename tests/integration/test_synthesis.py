@@ -23,6 +23,7 @@ from myxtts.models.gpt import GPT
 from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.speech import SpeechReport, pcm16
+from myxtts.synthesis.speech_model import CheckedCodes
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import read_voice
@@ -406,3 +407,28 @@ def test_only_a_voice_that_was_trained_with_text_dropout_speaks_with_guidance(tm
     sampling = Sampling(temperature=0.75, top_k=9)
     published = make_voice(tmp_path / "published", parts, classifier_free_guidance=True, sampling=sampling)
     assert read_voice(published).sampling == Sampling(temperature=0.75, top_k=9, guidance=GUIDANCE)
+
+
+@pytest.mark.parametrize("parts", [["dvae"], ["dvae", "mel_decoder"]], ids=["codec", "mel decoder"])
+def test_a_voice_with_a_voice_vector_speaks_the_same_codes_in_the_voice_of_the_reference(
+    tmp_path: Path, parts: list[str]
+) -> None:
+    folder = make_voice(tmp_path / "many", [*parts, "conditioning", "gpt"], sizes={"voice_width": 8})
+    synthesizer = open_on_cpu(folder)
+    layers = synthesizer.model.parts
+    for decoder in (layers.dvae.decoder, *([layers.mel_decoder.decoder] if "mel_decoder" in parts else [])):
+        for modulation in decoder.voiced:
+            modulation.project.kernel.assign(np.random.default_rng(0).normal(0, 0.3, modulation.project.kernel.shape))
+    made = CheckedCodes(
+        np.arange(20, dtype=np.int32), np.zeros((20, 64), np.float32), np.zeros(0, np.int32), None, 1, 0, None
+    )
+
+    vectors = [synthesizer.latents(speaker=name).speaker_V for name in ("anna", "omid", "anna")]
+    waves = [synthesizer.model.decode(made, [4, 5], vector, 1.0) for vector in vectors]
+
+    assert [vector.shape for vector in vectors] == [(8,)] * 3
+    assert np.linalg.norm(vectors[0]) == pytest.approx(1.0, abs=1e-5)
+    assert np.array_equal(waves[0], waves[2])
+    assert np.abs(waves[0] - waves[1]).max() > 1e-4
+    with pytest.raises(SynthesisError, match="needs a voice vector"):
+        synthesizer.model.decode(made, [4, 5], None, 1.0)

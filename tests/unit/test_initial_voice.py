@@ -25,7 +25,7 @@ from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
-from myxtts.training.recipes import FINE_TUNING, recipe_for, stages_to_run
+from myxtts.training.recipes import length_of, recipe_for, stages_to_run
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
 from myxtts.training.stages import CODEC, GPT, HIFIGAN
 from tests.corpus_maker import make_ljspeech
@@ -35,12 +35,20 @@ EVERY_PART = ("dvae", "conditioning", "gpt", "speaker_encoder", "hifigan")
 SIZES = {"gpt_layers": 2, "gpt_width": 8, "gpt_heads": 2}
 
 
-def write_voice(folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, **manifest: Any) -> Path:
+def write_voice(
+    folder: Path, parts: tuple[str, ...] = EVERY_PART, *, spare_rows: int = 0, decoder: str = "hifigan", **manifest: Any
+) -> Path:
     """A folder as import-xtts writes it, with one small weight for each part beside those of the text."""
     tokenizer = xtts_vocabulary([])
     rows = tokenizer.size + spare_rows
     model = ModelConfig(
-        model_size="big", text_vocab=rows, text_start_token=5, text_stop_token=0, normed_conditioning=True, **SIZES
+        model_size="big",
+        text_vocab=rows,
+        text_start_token=5,
+        text_stop_token=0,
+        normed_conditioning=True,
+        decoder=decoder,
+        **SIZES,
     )
     random = np.random.default_rng(0)
     shapes = {name: (rows,) if name.endswith("bias") else (rows, 8)[:: -1 if axis else 1]
@@ -85,7 +93,7 @@ def test_a_published_voice_is_fine_tuned_in_stage_gpt_gently_and_without_an_alig
 
     assert names_to_run(config) == ("gpt",)
     assert recipe.learning_rate == pytest.approx(5e-6)
-    assert recipe.steps == GPT.recipes["big"].steps * FINE_TUNING.steps_share
+    assert recipe.steps == GPT.recipes["big"].steps * GPT.fine_tuning.steps_share
     assert recipe.reference_seconds == 6.0
     assert config.training.alignment_weight == 0.0
     assert (config.training.token_corruption, config.training.speed_perturbation) == (0.0, 0.0)
@@ -175,12 +183,24 @@ def test_parts_that_the_voice_lacks_or_that_belong_together_are_refused(tmp_path
     assert resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",))).training.init_parts == ("dvae",)
 
 
-def test_the_mel_decoder_of_another_gpt_is_left_behind_and_refused_where_it_is_named(tmp_path: Path) -> None:
-    voice = write_voice(tmp_path / "tiny", ("dvae", "conditioning", "gpt", "mel_decoder"))
+def test_a_mel_decoder_comes_along_and_is_fine_tuned_after_the_gpt(tmp_path: Path) -> None:
+    parts = ("dvae", "conditioning", "gpt", "mel_decoder")
+    config = resolved_config(XTTSConfig(init_from=str(write_voice(tmp_path / "tiny", parts, decoder="mel"))))
 
-    assert resolved_config(XTTSConfig(init_from=str(voice))).training.init_parts == ("dvae", "conditioning", "gpt")
-    with pytest.raises(ConfigError, match="--init-parts names mel_decoder"):
-        resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae", "conditioning", "gpt", "mel_decoder")))
+    assert config.training.init_parts == parts
+    assert names_to_run(config) == ("gpt", "decoder")
+
+
+@pytest.mark.parametrize(
+    ("batches", "passes"),
+    [(3, 40), (1_000_000, 3)],
+    ids=["a minute is heard forty times", "much speech is heard three times"],
+)
+def test_the_length_of_a_fine_tuning_follows_the_amount_of_speech(voice: Path, batches: int, passes: int) -> None:
+    config = resolved_config(XTTSConfig(init_from=str(voice)))
+
+    assert length_of(config, GPT, batches).steps == passes * batches
+    assert length_of(config, GPT, 5000).steps == recipe_for(config, GPT).steps
 
 
 def test_a_stage_whose_foundation_is_missing_is_refused() -> None:
@@ -274,7 +294,7 @@ def test_the_gains_of_a_part_come_with_the_part(tmp_path: Path) -> None:
     voice = write_voice(tmp_path / "before", (*EVERY_PART, "mel_decoder"), postfilter=gains)
     folder = RunFolder(tmp_path / "run")
 
-    begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
+    begin(resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",))), folder, xtts_vocabulary([]))
 
     assert voice_manifest(folder.voice).postfilter == {"dvae": (1.1, 1.0)}
 

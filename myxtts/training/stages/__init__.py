@@ -11,7 +11,7 @@ from dataclasses import replace
 from myxtts.config.model import ModelConfig
 from myxtts.config.suggest import unknown_name
 from myxtts.config.training import Stage, VoicePart
-from myxtts.training.stages.spec import BatchFeatures, StageRecipe, StageSpec
+from myxtts.training.stages.spec import BatchFeatures, FineTuning, StageRecipe, StageSpec
 
 _CODEC_NORMAL = StageRecipe(steps=50_000, batch_size=64, learning_rate=3e-4)
 CODEC = StageSpec(
@@ -19,7 +19,7 @@ CODEC = StageSpec(
     module="myxtts.training.stages.codec",
     requires=(),
     learns=("dvae",),
-    features=BatchFeatures(text=False),
+    features=BatchFeatures(text=False, voice_reference=True),
     recipes={
         # About 17 CPU-minutes.
         "tiny": StageRecipe(steps=7000, batch_size=16, learning_rate=2e-3, warmup_steps=50),
@@ -62,6 +62,8 @@ MEL_DECODER = StageSpec(
     decoder="mel",
     requires=("dvae", "conditioning", "gpt"),
     learns=("mel_decoder",),
+    fine_tuned=True,
+    fine_tuning=FineTuning(rate_share=0.25, steps_share=0.5),
     # The speed of the recordings is kept: its mels are what becomes sound.
     features=BatchFeatures(reference=True, alignment=True, concatenation=True, code_offset=True),
     recipes={

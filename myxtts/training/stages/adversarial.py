@@ -22,6 +22,8 @@ DISCRIMINATORS = "discriminators"
 class AdversarialStage(TrainingStage):
     """Two parameter groups: the generator, and discriminators that speaking never needs."""
 
+    # Against discriminators it sounds better while its distances grow.
+    selects_best: ClassVar[bool] = False
     adversarial_weight: ClassVar[float] = 1.0
     feature_weight: ClassVar[float] = FEATURE_WEIGHT
 

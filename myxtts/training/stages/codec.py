@@ -54,10 +54,15 @@ class CodecStage(TrainingStage):
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
         wave, lengths = cut_segments(host_batch["wave"], host_batch["wave_lengths"], host_batch["draw"])
         mel_BTM, mel_lengths_B = self._mel(wave, lengths)
-        return {"mel": mel_BTM[:, :SEGMENT_FRAMES], "mel_lengths": tf.minimum(mel_lengths_B, SEGMENT_FRAMES)}
+        batch = {"mel": mel_BTM[:, :SEGMENT_FRAMES], "mel_lengths": tf.minimum(mel_lengths_B, SEGMENT_FRAMES)}
+        if "reference" in host_batch:
+            reference = self._mel(host_batch["reference"], host_batch["reference_lengths"])
+            batch.update(zip(("reference", "reference_lengths"), reference, strict=True))
+        return batch
 
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
-        return {"mel": mel, "mel_lengths": mel_lengths}
+        """Without waves, the clip's own mel is the reference."""
+        return {"mel": mel, "mel_lengths": mel_lengths, "reference": mel, "reference_lengths": mel_lengths}
 
     def measure(self, batches: list[Tensors]) -> None:
         """Set the DVAE's shift and scale."""
@@ -72,10 +77,15 @@ class CodecStage(TrainingStage):
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         bypass = step < self._bypass_steps if seed is not None else tf.constant(False)
         mel_BTM, lengths_B = batch["mel"], batch["mel_lengths"]
-        passed = self.dvae.training_pass(mel_BTM, lengths_B, bypass=bypass)
+        passed = self.dvae.training_pass(mel_BTM, lengths_B, self._voice(batch), bypass=bypass)
         terms = self.mel_loss.terms(passed["made"], mel_BTM, lengths_B, scale_M=self.dvae.mel_scale_M)
         terms["commitment"] = LossTerm(passed["commitment"], tf.where(bypass, 0.0, COMMITMENT_WEIGHT))
         return Objective(terms, {}, {"latents": passed["latents"], "codes": passed["codes"]})
+
+    def _voice(self, batch: Tensors) -> tf.Tensor | None:
+        if "reference" not in batch:
+            return None
+        return self.dvae.voice_of(batch["reference"], batch["reference_lengths"])
 
     def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the gains of the codec's postfilter."""

@@ -110,7 +110,12 @@ class MelDecoderStage(AdversarialStage):
     ) -> Tensors:
         mel_BTM, mel_lengths_B = self._mel.log_mel(wave_BS, lengths_B)
         reference = self._conditioning_mel.log_mel(reference_BS, reference_lengths_B)
-        return self._read_mels(text_BU, text_lengths_B, mel_BTM, mel_lengths_B, *reference, draw_B)
+        batch = self._read_mels(text_BU, text_lengths_B, mel_BTM, mel_lengths_B, *reference, draw_B)
+        return self._with_voice(batch, *self._mel.log_mel(reference_BS, reference_lengths_B))
+
+    def _with_voice(self, batch: Tensors, reference_BTM: tf.Tensor, reference_lengths_B: tf.Tensor) -> Tensors:
+        voice_BV = self._frozen.dvae.voice_of(reference_BTM, reference_lengths_B)
+        return batch if voice_BV is None else {**batch, "voice": voice_BV}
 
     def _read_mels(
         self,
@@ -141,7 +146,8 @@ class MelDecoderStage(AdversarialStage):
         norms_M = self._conditioning_mel.channel_norms
         reference = mel if norms_M is None else mel / norms_M
         draw_B = tf.fill([tf.shape(mel)[0]], 0.5)
-        return self._read_mels(text, text_lengths, mel, mel_lengths, reference, mel_lengths, draw_B)
+        batch = self._read_mels(text, text_lengths, mel, mel_lengths, reference, mel_lengths, draw_B)
+        return self._with_voice(batch, mel, mel_lengths)
 
     # The consumer's half
 
@@ -171,7 +177,7 @@ class MelDecoderStage(AdversarialStage):
         if "alignment" in batch:
             spoken_BN = batch["alignment"][:, : tf.shape(batch["latents"])[1]]
             text = SpokenText(batch["text"], batch["text_lengths"], spoken_BN)
-        return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text)
+        return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text, batch.get("voice"))
 
 
 def scheduled_sampling(codes_BN: tf.Tensor, gpt: GPT, forced: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:

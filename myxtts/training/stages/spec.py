@@ -44,6 +44,8 @@ class BatchFeatures:
     """Whether the stage reads texts: its weights then fit one vocabulary only."""
     reference: bool = False
     """A reference clip of the same speaker."""
+    voice_reference: bool = False
+    """One too, but only where the model has a voice vector."""
     alignment: bool = False
     """Forced alignments of text and audio, where the run has an aligner."""
     concatenation: bool = False
@@ -53,6 +55,16 @@ class BatchFeatures:
     """Implies `code_offset`."""
     text_dropout: bool = False
     token_corruption: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """What changes in a stage that goes on from a voice's own weights."""
+
+    rate_share: float = 0.1
+    """Of the learning rate from scratch: at the size big it gives 5e-6, XTTS v2's own rate for fine-tuning."""
+    steps_share: float = 0.1
+    """Of the steps from scratch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +87,7 @@ class StageSpec:
     """The decoder of the models that have this stage; None for all models."""
     fine_tuned: bool = False
     """Whether it runs in a fine-tuning although the voice has its parts already."""
+    fine_tuning: FineTuning = FineTuning()
 
     @property
     def purpose(self) -> VoicePart:

@@ -107,6 +107,8 @@ class TrainingStage(abc.ABC):
     """For the part that makes mels, the gains that `validate_together` measured: see `myxtts.audio.postfilter`."""
     alignment_heads: AlignmentHeads | None = None
     """Heads of the GPT that alignments supervise here; None where the stage leaves the GPT as it is."""
+    selects_best: ClassVar[bool] = True
+    """Whether the held-out loss tells which of its weights speak best; a fine-tuning then ends with those."""
     takes_ctc_loss: ClassVar[bool] = False
     """Whether it makes mels that a CTC network can compare with the recording's: see `add_ctc_loss`."""
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from myxtts.audio.loudness import normalise_loudness
 from myxtts.config.data import DataConfig
-from myxtts.data.clips import load_clip, normalise_loudness, trim_silence
+from myxtts.data.clips import load_clip, trim_silence
 from myxtts.errors import DataError
 from tests.corpus_maker import tone
 from tests.limits import no_more_memory_than
