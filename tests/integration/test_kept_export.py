@@ -31,6 +31,11 @@ def test_a_voice_is_exported_once_and_again_when_its_weights_change(tmp_path: Pa
     open_voice(folder)
     assert kept.stat().st_mtime_ns == written
 
+    (folder / KEPT_EXPORT / "conditioning.tflite").write_bytes(b"damaged")
+    assert len(open_voice(folder).speak("Hello.", checks=CHECKS).wave)
+    assert kept.stat().st_mtime_ns != written
+
+    written = kept.stat().st_mtime_ns
     make_voice(folder, PARTS, {"gpt_layers": 1})
     changed = open_voice(folder)
     assert kept.stat().st_mtime_ns != written
