@@ -39,9 +39,11 @@ from myxtts.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE = "config.yaml"
 TOKENIZER_FILE = "tokenizer.json"
+ALIGNER_FILE = "aligner.npz"
+"""The CTC aligner of its training corpus, from which that of a fine-tuning starts; speaking needs none."""
 VOICE_FOLDER = "voice"
-FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE)
-"""What a voice folder holds; speakers are there only where the voice was trained with some."""
+FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE, ALIGNER_FILE)
+"""What a voice folder holds; speakers and aligner are there only where the voice was trained with them."""
 BUILT_IN = Path(__file__).parent.parent / "voices"
 """Voices that come with the package, by name."""
 BASE = "base"
@@ -234,8 +236,9 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         kept.to_yaml(out / CONFIG_FILE)
         tokenizer.save(out / TOKENIZER_FILE)
-        if (folder / SPEAKERS_FILE).is_file():
-            shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
+        for name in (SPEAKERS_FILE, ALIGNER_FILE):
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, out / name)
         manifest = replace(manifest, trained_on_all_clips=trained_on_all_clips(folder))
         path = save_arrays(out, stored, manifest.to_metadata())
         # The library writes for the owner alone; a voice to hand on is as readable as any other file here.

@@ -31,7 +31,7 @@ from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_manifest
+from myxtts.synthesis.voice import ALIGNER_FILE, load_parts, read_voice_tokenizer, save_voice, voice_manifest
 from myxtts.training import initial_voice
 from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_folder import (
@@ -211,7 +211,15 @@ class TrainingRun:
         done: list[Stage] = []
         for spec in stages_to_run(self.config):
             self._load_required_parts(trainer, spec, done)
-            data = StageData(self.config, spec, self._train, self._held_out, self._should_stop, progress=self._progress)
+            data = StageData(
+                self.config,
+                spec,
+                self._train,
+                self._held_out,
+                self._should_stop,
+                progress=self._progress,
+                initial_aligner=self._initial_aligner(),
+            )
             loop = StageLoop(
                 trainer, data, self._folder, self._events, lambda saved: self._on_checkpoint(trainer, saved), samples
             )
@@ -220,8 +228,15 @@ class TrainingRun:
             voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
             if voice < Trained.to(spec.name, trainer.step_number):
                 self._publish(trainer, spec)  # A kill came between its last checkpoint and the voice.
+            if data.initial_aligner is None:
+                data.keep_aligner(self._folder.voice / ALIGNER_FILE, steps=loop.total_steps)
             done.append(spec.name)
         return True
+
+    def _initial_aligner(self) -> Path | None:
+        """What a fine-tuning began with; it stays in the run's voice, for a resumed run must find the same."""
+        path = self._folder.voice / ALIGNER_FILE
+        return path if "gpt" in self._inherited and path.is_file() else None
 
     def _build_trainer(self) -> XTTSTrainer:
         self._events.write(
