@@ -301,8 +301,8 @@ def test_the_gains_of_a_part_come_with_the_part(tmp_path: Path) -> None:
 
 
 def test_an_aligner_of_one_vocabulary_serves_another(tmp_path: Path) -> None:
-    old = train_tokenizer("characters", [("hello there", "en")])
-    new = train_tokenizer("characters", [("a cab", "en"), ("hello there", "en")])
+    old = train_tokenizer("characters", [("hello سلام", "fa")])
+    new = train_tokenizer("characters", [("hello سلام", "fa"), ("été", "fr")])
     labels = int(spoken_labels(old).max()) + 1
     head = np.random.default_rng(0).normal(size=(2, labels + 1)).astype(np.float32)
     np.savez(tmp_path / "old.npz", **{"0000": np.ones((3, 4), np.float32), "0001": head})
