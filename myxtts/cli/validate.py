@@ -204,8 +204,7 @@ class DualPipelineCheck:
         stage.initialise(self._trainer.config.training.seed)
         with Pipeline(
             ToneSource(),
-            stage.process,
-            data_device=self._plan.data.name,
+            self._trainer.producers,
             model_devices=[self._plan.model.name],
             buffer_size=4,
             deep_copy=self._plan.simulated,

@@ -25,7 +25,7 @@ class SequentialPipeline(PipelineBase):
         if self.capacity:
             host: Channel[SourceBatch] = self._channel(self.capacity)
             self._host = host
-            self._add_thread("source", lambda: self._feed_host(host))
+            self._add_thread("source", lambda: self._feed_host([host]))
 
     @property
     def depth(self) -> int:
@@ -51,7 +51,7 @@ class SequentialPipeline(PipelineBase):
         if self._work.shares_device:
             # The device works, but not on the model: neither a stall nor training.
             train.switch(Activity.BLOCKED)
-        with _busy(self.telemetry, "process"):
+        with _busy(self.telemetry, self.telemetry.producer_of(batch.index)):
             processed = self._work.process(batch)
         if self._work.copies_nothing:
             return DeviceBatch(processed.index, processed.replicas, processed.state, processed.size)

@@ -11,7 +11,7 @@ from myxtts.pipeline.batches import (
     DeviceBatch,
     HostBatch,
     Measure,
-    Process,
+    Producer,
     Split,
     State,
     Tensors,
@@ -44,8 +44,7 @@ class PhaseWork:
     """What the phases compute: read, process, transfer. Holds no thread and no buffer."""
 
     _source: BatchSource
-    _process: Process
-    _data_device: str | None
+    producers: tuple[Producer, ...]
     _model_devices: tuple[str | None, ...]
     _deep_copy: bool
     _split: Split | None
@@ -55,12 +54,12 @@ class PhaseWork:
     @property
     def shares_device(self) -> bool:
         """Whether the data work runs on a device of the model's."""
-        return self._data_device in self._model_devices
+        return any(producer.device in self._model_devices for producer in self.producers)
 
     @property
     def copies_nothing(self) -> bool:
         """Whether data and model are on the same, only device."""
-        return self._model_devices == (self._data_device,)
+        return all(self._model_devices == (producer.device,) for producer in self.producers)
 
     def read(self) -> SourceBatch:
         """The next host batch; `EndOfDataError` after the last."""
@@ -73,12 +72,13 @@ class PhaseWork:
         return batch
 
     def process(self, batch: SourceBatch) -> ProcessedBatch:
-        """Runs the process callable on the data device and waits for its outputs."""
+        """Runs the batch's producer under its device and waits for its outputs."""
+        producer = self.producers[batch.index % len(self.producers)]
         try:
-            with device_scope(self._data_device):
-                tensors = self._process(batch.arrays)
+            with device_scope(producer.device):
+                tensors = producer.process(batch.arrays)
                 replicas = self._split_for_replicas(tensors)
-            synchronise(tensors, self._data_device)
+            synchronise(tensors, producer.device)
             size = self._measure(batch.arrays) if self._measure is not None else None
         except StopIteration as error:
             # Passed on as it is, it would look like the end of the data.

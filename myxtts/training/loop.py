@@ -157,8 +157,7 @@ class StageLoop:
         schedule = Pipeline if plan.two_roles else SequentialPipeline
         return schedule(
             source,
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             buffer_size=data.buffer_size,
             start_delay_s=data.model_start_delay,
@@ -211,8 +210,7 @@ class StageLoop:
         plan = self.trainer.plan
         with SequentialPipeline(
             self.data.held_out_source(),
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
             deep_copy=plan.simulated,

@@ -26,6 +26,7 @@ from myxtts.models.aligner import CTCNetwork
 from myxtts.models.gpt import AlignmentHeads
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
+from myxtts.runtime.seeds import keep_drawing_order
 
 AnyLayer = TypeVar("AnyLayer")
 
@@ -73,17 +74,19 @@ class StageContext:
     config: XTTSConfig
     model: XTTS
     plan: DevicePlan
+    data_device: str
+    """Where `process` of this stage works; each of several data devices has a stage built for it."""
     steps: int
     """Of the whole stage."""
     pretrained: frozenset[str] = frozenset()
     """Parts whose weights came with a voice."""
 
     def frozen(self, part: str) -> Any:
-        """A copy of the model's part on the producer's device; the part itself where both share the only device."""
+        """A copy of the model's part on the data device; the part itself where both share the only device."""
         layer = getattr(self.model, part)
         if len(self.plan.roles) == 1:
             return layer
-        with tf.device(self.plan.producer_device):
+        with keep_drawing_order(), tf.device(self.data_device):
             return copy_weights(layer, type(layer)(self.config.model))
 
 
@@ -149,7 +152,7 @@ class TrainingStage(abc.ABC):
 
     @abc.abstractmethod
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
-        """The producer's work on one host batch."""
+        """A data device's work on one host batch, with the frozen parts and with nothing that is learnt here."""
 
     @abc.abstractmethod
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:
