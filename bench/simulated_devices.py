@@ -114,13 +114,14 @@ def measured_phases(sleepers: Sleepers) -> Phases:
     import tensorflow as tf
 
     from myxtts.pipeline import split_rows
-    from myxtts.pipeline.devices import copy_to_device
+    from myxtts.pipeline.devices import TensorFlowDevices
 
     batches = [sleepers.batch(number) for number in range(CYCLE)]
     with tf.device("/CPU:0"):
         process_ms = _mean_ms(sleepers.process, batches)
         tensors = [sleepers.process(batch) for batch in batches[:8]]
-    transfer_ms = _mean_ms(lambda one: copy_to_device(one, "/CPU:1", deep_copy=True), tensors)
+    copying = TensorFlowDevices(deep_copy=True)
+    transfer_ms = _mean_ms(lambda one: copying.copy([one], ["/CPU:1"]), tensors)
     whole_ms = _mean_ms(lambda one: sleepers.train([one]), batches)
     half_ms = _mean_ms(lambda one: sleepers.train(split_rows(one, 2)), batches)
     return Phases(
@@ -145,13 +146,14 @@ def _mean_ms(run: Callable[[Any], object], batches: Sequence[Any]) -> float:
 def pipelined_steps_per_s(sleepers: Sleepers, data: int, model: int) -> float:
     """Steps a second of the real pipeline. It begins with an empty buffer: what a full one gives away is no speed."""
     from myxtts.pipeline import Pipeline, Producer, split_rows
+    from myxtts.pipeline.devices import TensorFlowDevices
 
     pipeline = Pipeline(
         Source(sleepers),
         [Producer(sleepers.process, f"/CPU:{number}") for number in range(data)],
         model_devices=[f"/CPU:{data + number}" for number in range(model)],
         buffer_size=8,
-        deep_copy=True,
+        devices=TensorFlowDevices(deep_copy=True),
         split=split_rows if model > 1 else None,
     )
     with pipeline:

@@ -28,7 +28,8 @@ from typing import Any, Literal, TypeVar
 from myxtts.errors import PipelineError
 from myxtts.pipeline.batches import BatchSource, Closable, DeviceBatch, Measure, Producer, Split, even_shares
 from myxtts.pipeline.channel import Channel, EndOfDataError, NotYetError, Signal, StoppedError
-from myxtts.pipeline.faults import hang_error, hung_phase, stack_of
+from myxtts.pipeline.devices import Devices, TensorFlowDevices
+from myxtts.pipeline.faults import FIRST_BATCH_WARNING, hang_error, hung_phase, stack_of
 from myxtts.pipeline.telemetry import Activity, PhaseClock, Telemetry
 from myxtts.pipeline.work import PhaseWork, ProcessedBatch, SourceBatch
 
@@ -76,7 +77,7 @@ class PipelineBase(abc.ABC):
         buffer_size: int = 50,
         host_buffer_size: int | None = None,
         start_delay_s: float = 2.0,
-        deep_copy: bool = False,
+        devices: Devices | None = None,
         split: Split | None = None,
         measure: Measure | None = None,
         telemetry: Telemetry | None = None,
@@ -85,6 +86,7 @@ class PipelineBase(abc.ABC):
         """`buffer_size` counts batches ready for the model, `host_buffer_size` those that are only read.
 
         Where several model devices are given, `split` cuts each batch for them; without it each gets the whole.
+        `devices` are TensorFlow's unless others are given.
         """
         if not model_devices or not producers:
             raise PipelineError(
@@ -96,7 +98,9 @@ class PipelineBase(abc.ABC):
             model_devices=[device or "host" for device in model_devices],
         )
         self._source = source
-        self._work = PhaseWork(source, tuple(producers), tuple(model_devices), deep_copy, split, measure)
+        self._work = PhaseWork(
+            source, tuple(producers), tuple(model_devices), devices or TensorFlowDevices(), split, measure
+        )
         self._start_delay_s = start_delay_s
         self._hang_timeout_s = hang_timeout_s
         self._signal = Signal()
@@ -105,6 +109,7 @@ class PipelineBase(abc.ABC):
         self._delivered = 0
         self._closed = False
         self._hung = False
+        self._slow_to_start: set[str] = set()
         self._prepare(buffer_size, host_buffer_size)
         self.telemetry.buffer_capacity = self.capacity
 
@@ -150,6 +155,9 @@ class PipelineBase(abc.ABC):
     def __next__(self) -> DeviceBatch:
         train = self.telemetry.clock("train")
         if self._delivered:
+            if not self._batch_is_there():
+                # The rest of the step is work. With a batch at hand it goes on while the next step is given out.
+                self._work.finish_training()
             self.telemetry.step_finished()
         else:
             self.telemetry.begin()
@@ -186,6 +194,10 @@ class PipelineBase(abc.ABC):
     def pause(self) -> AbstractContextManager[None]:
         """Leaves what the caller does inside (validation, checkpoints) out of the telemetry."""
         return self.telemetry.pause()
+
+    @abc.abstractmethod
+    def _batch_is_there(self) -> bool:
+        """Whether the next batch is on the model devices already."""
 
     @abc.abstractmethod
     def _next_batch(self) -> DeviceBatch: ...
@@ -243,8 +255,14 @@ class PipelineBase(abc.ABC):
                     self._raise_if_hung()
 
     def _raise_if_hung(self) -> None:
-        activities = {phase: self.telemetry.clock(phase).current() for phase in self._threads}
+        clocks = {phase: self.telemetry.clock(phase) for phase in self._threads}
+        activities = {phase: clock.current() for phase, clock in clocks.items()}
         phase = hung_phase(activities, self._hang_timeout_s)
+        if phase is not None and not clocks[phase].read().batches:
+            if phase not in self._slow_to_start:
+                self._slow_to_start.add(phase)
+                logger.warning(FIRST_BATCH_WARNING, phase, activities[phase][1])
+            return
         if phase is not None:
             error = hang_error(phase, activities[phase][1], self._threads[phase])
             self._hung = True
@@ -322,6 +340,9 @@ class Pipeline(PipelineBase):
     def _all_processed(self) -> bool:
         return all(channel.finished for channel in self._processed)
 
+    def _batch_is_there(self) -> bool:
+        return self._ready.depth > 0
+
     def _next_batch(self) -> DeviceBatch:
         return self._get(self._ready)
 
@@ -334,7 +355,12 @@ class Pipeline(PipelineBase):
         self._move(phase, [host], self._processed[number], process)
 
     def _run_transfer(self) -> None:
-        self._move("transfer", self._processed, self._ready, self._work.transfer)
+        def transfer(batch: ProcessedBatch) -> DeviceBatch:
+            arrived, waited_s = self._work.transfer(batch)
+            self.telemetry.clock("transfer").was_waiting(waited_s)
+            return arrived
+
+        self._move("transfer", self._processed, self._ready, transfer)
 
     def _move(
         self, phase: str, inbounds: Sequence[Channel[Any]], outbound: Channel[Any], work: Callable[[Any], Any]

@@ -43,6 +43,9 @@ class SequentialPipeline(PipelineBase):
                 reason = "end of data" if host.finished else "delay"
         return Readiness(time.perf_counter() - began, self.depth, self.capacity, reason)
 
+    def _batch_is_there(self) -> bool:
+        return False
+
     def _next_batch(self) -> DeviceBatch:
         if self._signal.stopped:
             raise StoppedError
@@ -56,7 +59,9 @@ class SequentialPipeline(PipelineBase):
         if self._work.copies_nothing:
             return DeviceBatch(processed.index, processed.replicas, processed.state, processed.size)
         with _busy(self.telemetry, "transfer"):
-            return self._work.transfer(processed)
+            arrived, waited_s = self._work.transfer(processed)
+            self.telemetry.clock("transfer").was_waiting(waited_s)
+            return arrived
 
     def _read(self) -> SourceBatch:
         with _busy(self.telemetry, "source"):

@@ -5,10 +5,9 @@ seconds of each. A window is read on the training thread between two steps. `pau
 checkpoints out. Changing a state costs about a microsecond, a step changes about ten.
 
 Busy is the time that a phase's thread spends in its work. CPU functions return when they are done, so that is the
-device's time. A GPU runs behind its thread: the process phase therefore waits for its outputs
-(`devices.synchronise`), and the train step must fetch something of its own (the loss) before it asks
-for the next batch. The transfer phase does not wait on the model device, whose stream is full of training:
-on GPUs its busy time is what the host spends on it.
+device's time. A GPU runs behind its thread. The process phase therefore waits for its outputs, the training thread for
+the rest of its step before it is said to wait for data, and a copy's wait for the model device's queue is counted as
+waiting (`myxtts.pipeline.devices`).
 """
 
 from __future__ import annotations
@@ -77,6 +76,12 @@ class PhaseClock:
             moment = self._now()
             self._seconds[self._activity] += moment - self._since
             self._activity, self._since = activity, moment
+
+    def was_waiting(self, seconds: float) -> None:
+        """Of what was counted as busy before, this much was a wait."""
+        with self._lock:
+            self._seconds[Activity.BUSY] -= seconds
+            self._seconds[Activity.WAITING] += seconds
 
     def finished_batch(self) -> None:
         self._batches += 1
@@ -287,11 +292,12 @@ def _phase_figures(readings: Sequence[Reading], seconds: float) -> PhaseFigures:
     total = sum(readings, Reading())
 
     def share(activity: Activity) -> float:
-        return total.of(activity) / seconds / len(readings) if seconds else 0.0
+        # A wait that began in the window before may be taken off this one's busy time.
+        return max(0.0, total.of(activity)) / seconds / len(readings) if seconds else 0.0
 
     return PhaseFigures(
         busy=share(Activity.BUSY),
         waiting=share(Activity.WAITING),
         blocked=share(Activity.BLOCKED),
-        ms_per_batch=1000 * total.of(Activity.BUSY) / total.batches if total.batches else None,
+        ms_per_batch=1000 * max(0.0, total.of(Activity.BUSY)) / total.batches if total.batches else None,
     )

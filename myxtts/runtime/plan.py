@@ -98,8 +98,8 @@ class DevicePlan:
     producers: tuple[DeviceRole, ...] = ()
     """The data devices, in the order in which they were named: batch p is the work of number p modulo their count."""
     visible: tuple[int, ...] = ()
-    capabilities: tuple[tuple[int, int] | None, ...] = ()
-    """Compute capability of each visible GPU, where the driver tells: precision is chosen by it."""
+    gpus: tuple[Gpu, ...] = ()
+    """The visible GPUs, as the driver describes them."""
     hidden: tuple[int, ...] = ()
     simulated: bool = False
     cpu_threads: int | None = None
@@ -148,8 +148,8 @@ class DevicePlan:
 def plan_devices(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     """Roles, names and limits for what was asked on what is there, or a `DeviceError` that says why not."""
     plan = _plan(request, inventory)
-    capabilities = tuple(inventory.gpus[index].compute_capability for index in plan.visible)
-    return replace(plan, capabilities=capabilities, cpu_threads=request.cpu_threads)
+    gpus = tuple(inventory.gpus[index] for index in plan.visible)
+    return replace(plan, gpus=gpus, cpu_threads=request.cpu_threads)
 
 
 def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:

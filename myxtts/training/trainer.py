@@ -29,7 +29,7 @@ from myxtts.pipeline import DeviceBatch, Producer, split_rows
 from myxtts.runtime.apply import plan_of_process
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import creation_line
-from myxtts.runtime.precision import choose_precision
+from myxtts.runtime.precision import choose_precision, set_arithmetic
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint, refuse_other_model
 from myxtts.training.optim import AdamW, LossScale, clipped_means, sum_over_replicas
@@ -72,6 +72,7 @@ class XTTSTrainer:
         """`plan` is the one that was applied to this process; without it the configuration's own is applied now."""
         self.config = config
         self.plan = plan if plan is not None else plan_of_process(config)
+        set_arithmetic(tf32=config.training.tf32, deterministic=config.training.deterministic)
         keras.config.set_dtype_policy(choose_precision(config.training.mixed_precision, self.plan))
         self.model_device = model_device or self.plan.model.name
         self.strategy = tf.distribute.OneDeviceStrategy(model_device) if model_device else make_strategy(self.plan)

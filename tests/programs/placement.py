@@ -11,6 +11,7 @@ import tensorflow as tf
 from myxtts.cli.validate import ToneSource
 from myxtts.config.config import XTTSConfig
 from myxtts.pipeline import Pipeline, SequentialPipeline
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
 from myxtts.training.trainer import XTTSTrainer
@@ -83,7 +84,13 @@ def overlapped_and_one_by_one() -> None:
         trainer = XTTSTrainer(config)
         trainer.start_stage("codec")
         models = [trainer.plan.model.name]
-        with kind(ToneSource(), trainer.producers, model_devices=models, start_delay_s=0.1, deep_copy=True) as pipeline:
+        with kind(
+            ToneSource(),
+            trainer.producers,
+            model_devices=models,
+            start_delay_s=0.1,
+            devices=TensorFlowDevices(deep_copy=True),
+        ) as pipeline:
             return [trainer.learn([next(pipeline)]).loss for _ in range(50)]
 
     overlapped, one_by_one = losses(Pipeline), losses(SequentialPipeline)

@@ -135,7 +135,8 @@ def test_a_hanging_producer_of_two_is_named() -> None:
     release = threading.Event()
 
     def hang(batch: Mapping[str, Any]) -> dict[str, Any]:
-        release.wait(10)
+        if batch["number"][0] > 1:
+            release.wait(10)
         return double(batch)
 
     producers = [Producer(double), Producer(hang)]
@@ -330,16 +331,28 @@ def test_a_hung_process_phase_is_blamed_and_not_the_phases_that_wait_for_it() ->
     release = threading.Event()
 
     def stuck(batch: Mapping[str, Any]) -> dict[str, Any]:
-        release.wait(30)
+        if batch["number"][0]:
+            release.wait(30)
         return double(batch)
 
     with pipelined(CountingSource(9), stuck, hang_timeout_s=0.3) as pipeline:
+        next(pipeline)
         with pytest.raises(PipelineError, match="the process phase has been busy") as caught:
             next(pipeline)
         release.set()
 
     assert "in stuck" in caught.value.hint
     assert "--batch-size" in caught.value.hint
+
+
+def test_a_first_batch_has_no_limit_and_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    def compiles_first(batch: Mapping[str, Any]) -> dict[str, Any]:
+        time.sleep(1.2 if not batch["number"][0] else 0.0)
+        return double(batch)
+
+    assert len(contents(pipelined(CountingSource(3), compiles_first, hang_timeout_s=0.2))) == 3
+    assert caplog.text.count("the process phase has been busy with its first batch") == 1
+    assert "half an hour" in caplog.text
 
 
 @pytest.mark.parametrize("model_devices", [[None], [None, None]], ids=["one device", "mirrored"])

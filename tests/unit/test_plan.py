@@ -205,6 +205,27 @@ def test_mixed_precision_is_refused_where_it_cannot_work() -> None:
             choose_precision(True, plan_devices(DeviceRequest(), inventory))
 
 
+@pytest.mark.parametrize(
+    ("data", "model", "expected"),
+    [
+        ((8, 6), (8, 9), ("mixed_bfloat16", "mixed_bfloat16")),
+        ((7, 5), (8, 9), ("mixed_float16", "mixed_bfloat16")),
+        ((6, 1), (7, 5), ("float32", "mixed_float16")),
+    ],
+)
+def test_each_role_has_the_precision_of_its_own_gpus(
+    data: tuple[int, int], model: tuple[int, int], expected: tuple[str, str]
+) -> None:
+    inventory = Inventory(
+        tuple(Gpu(index=i, name=f"GPU {i}", compute_capability=own) for i, own in enumerate((model, (9, 0), data)))
+    )
+    plan = plan_devices(DeviceRequest(data_gpu="1,2", model_gpu=0), inventory)
+
+    assert (choose_precision(True, plan, "data"), choose_precision(True, plan)) == expected
+    assert choose_precision(False, plan, "data") == "float32"
+    assert choose_precision(True, plan_devices(DeviceRequest(), inventory), "data") == expected[1]
+
+
 DUAL = DeviceRequest(data_gpu=0, model_gpu=1)
 LIMITED = DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=1024, model_memory_mb=2048)
 
@@ -264,6 +285,14 @@ def test_the_driver_is_asked_about_the_cards_that_cuda_sees() -> None:
     assert handles_of_visible(FourCards(), {})[1] == "card 1"
 
 
+@pytest.mark.parametrize("value", ["0,0", "1,GPU-card 1", "GPU-card 2,0,GPU-card 2"])
+def test_a_gpu_that_cuda_is_to_see_twice_is_refused(value: str) -> None:
+    with pytest.raises(DeviceError, match=f"CUDA_VISIBLE_DEVICES is '{value}', it names a GPU twice") as error:
+        handles_of_visible(FourCards(), {"CUDA_VISIBLE_DEVICES": value})
+
+    assert "name each GPU once" in error.value.hint
+
+
 def test_the_log_names_the_device_that_was_given_in_the_place_of_the_plan_s() -> None:
     plan = plan_devices(DUAL, gpus(2))
 
@@ -291,6 +320,9 @@ class SharedMemoryChip:
 
     def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> tuple[int, int]:  # noqa: N802
         return 12, 1
+
+    def nvmlDeviceGetPciInfo(self, handle: str) -> Any:  # noqa: N802
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
 def test_a_gpu_whose_memory_the_driver_does_not_tell_can_be_planned_with() -> None:

@@ -24,8 +24,10 @@ from myxtts.config.training import Stage as StageName
 from myxtts.config.training import TrainingConfig
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.gpt import AlignmentHeads
+from myxtts.models.layers import layers_in
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
+from myxtts.runtime.precision import choose_precision
 from myxtts.runtime.seeds import keep_drawing_order
 
 AnyLayer = TypeVar("AnyLayer")
@@ -86,7 +88,8 @@ class StageContext:
         layer = getattr(self.model, part)
         if len(self.plan.roles) == 1:
             return layer
-        with keep_drawing_order(), tf.device(self.data_device):
+        precision = choose_precision(self.config.training.mixed_precision, self.plan, "data")
+        with keep_drawing_order(), layers_in(precision), tf.device(self.data_device):
             return copy_weights(layer, type(layer)(self.config.model))
 
 
