@@ -125,10 +125,10 @@ def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:
 
 def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision) -> str:
     """The device plan, the log's lines in their order, and the resolved settings."""
-    data_device = plan.data.label if plan.data is not None else plan.model.label
+    data_devices = ", ".join(role.label for role in plan.producers or plan.models[:1])
     lines = [
         f"Plan: {plan.mode} mode",
-        f"   data on {data_device}",
+        f"   data on {data_devices}",
         f"   model on {', '.join(role.label for role in plan.models)}",
         f"   hidden: {', '.join(f'GPU {index}' for index in plan.hidden) or 'none'}",
         f"   precision: {precision}",

@@ -26,6 +26,7 @@ from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.files import replacing, writing
 from myxtts.models.ctc_paths import error_rate, fill_blanks, forced_paths, greedy_labels
+from myxtts.runtime.seeds import keep_drawing_order
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.run_folder import disk_full_hint
 
@@ -136,7 +137,9 @@ class Aligner:
 
         self._label_of = spoken_labels(tokenizer)
         self._mel = MelSpectrogram()
-        self.network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
+        # Alignments of an earlier run need no network: what the run draws next must not depend on that.
+        with keep_drawing_order():
+            self.network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
         self._logits = tf.function(self.network, autograph=False, reduce_retracing=True)
 
     def learn(

@@ -21,6 +21,7 @@ from myxtts.errors import MyXTTSError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
@@ -191,12 +192,11 @@ class StageLoop:
         schedule = Pipeline if plan.two_roles else SequentialPipeline
         return schedule(
             source,
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             buffer_size=data.buffer_size,
             start_delay_s=data.model_start_delay,
-            deep_copy=plan.simulated,
+            devices=TensorFlowDevices(deep_copy=plan.simulated),
             split=split_rows if len(plan.models) > 1 else None,
             measure=size_of,
         )
@@ -245,11 +245,10 @@ class StageLoop:
         plan = self.trainer.plan
         with SequentialPipeline(
             self.data.held_out_source(),
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
-            deep_copy=plan.simulated,
+            devices=TensorFlowDevices(deep_copy=plan.simulated),
             split=split_rows if len(plan.models) > 1 else None,
         ) as pipeline:
             return [batch for _, batch in zip(range(VALIDATION_BATCHES), pipeline, strict=False)]

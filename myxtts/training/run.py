@@ -244,14 +244,14 @@ class TrainingRun:
             mode=self._plan.mode,
             lines=configuration_lines(self._plan),
             simulated=self._plan.simulated,
-            data=dataclasses.asdict(self._plan.data) if self._plan.data is not None else None,
+            data=[dataclasses.asdict(role) for role in self._plan.producers],
             models=[dataclasses.asdict(role) for role in self._plan.models],
         )
         for line in (*pipeline_lines(self._plan, self.config.data.buffer_size), *placement_lines(self._plan)):
             logger.info(line)
         self._events.write(
             "pipeline",
-            data_device=self._plan.producer_device,
+            data_devices=list(self._plan.producer_devices),
             model_devices=[role.name for role in self._plan.models],
             buffer_size=self.config.data.buffer_size,
         )
@@ -266,7 +266,7 @@ class TrainingRun:
 
         seed_everything(self.config.training.seed)
         training, data = self.config.training, self.config.data
-        if training.enable_memory_isolation and data.data_gpu is not None and isinstance(data.model_gpu, int):
+        if training.enable_memory_isolation and isinstance(data.data_gpu, int) and isinstance(data.model_gpu, int):
             limits = training.data_gpu_memory, training.model_gpu_memory
             return MemoryIsolatedDualGPUTrainer(self.config, data.data_gpu, data.model_gpu, *limits, plan=self._plan)
         return XTTSTrainer(self.config, plan=self._plan)

@@ -175,7 +175,7 @@ _MAY_CHANGE = {
         *("multi_gpu", "visible_gpus", "simulate_gpus", "cpu_threads"),
         *("enable_memory_isolation", "data_gpu_memory", "model_gpu_memory"),
         *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "discriminator_start"),
-        *("learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
+        *("learning_rate", "mixed_precision", "optimization_level", "jit_compile", "tf32", "deterministic"),
     },
 }
 """Settings that a continued run may change: devices, pace and places, not what is learnt from which data."""
