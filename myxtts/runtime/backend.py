@@ -50,7 +50,8 @@ class TensorFlowBackend:
         if plan.visible and max(plan.visible) >= len(gpus):
             raise DeviceError(
                 f"the driver lists GPU {max(plan.visible)}, but TensorFlow sees {len(gpus)} GPU(s)",
-                hint="install TensorFlow with CUDA: pip install 'myxtts[gpu]', then run myxtts doctor; "
+                hint="install TensorFlow with CUDA: make setup EXTRAS=gpu,dev (or pip uninstall tensorflow-cpu, then "
+                "pip install 'myxtts[gpu]'), then run myxtts doctor; "
                 "to train on the CPU instead: CUDA_VISIBLE_DEVICES=-1",
             )
         if plan.mode == "cpu" and gpus and not _cpu_was_asked_for():

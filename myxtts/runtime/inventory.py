@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from myxtts.errors import DeviceError
@@ -37,6 +37,8 @@ class Inventory:
     gpus: tuple[Gpu, ...] = ()
     simulated: bool = False
     driver_version: str | None = None
+    allocator: str | None = None
+    """What `TF_GPU_ALLOCATOR` asks TensorFlow to allocate with; `None` is its own."""
 
     def __len__(self) -> int:
         return len(self.gpus)
@@ -51,9 +53,8 @@ def simulated_inventory(count: int) -> Inventory:
 def find_inventory(simulate_gpus: int = 0, environment: Mapping[str, str] = os.environ) -> Inventory:
     """The simulated GPUs if any were asked for, by argument or variable; otherwise the real ones."""
     count = simulate_gpus or _simulated_by_variable(environment)
-    if count:
-        return simulated_inventory(count)
-    return real_inventory(environment)
+    found = simulated_inventory(count) if count else real_inventory(environment)
+    return replace(found, allocator=environment.get("TF_GPU_ALLOCATOR"))
 
 
 def _simulated_by_variable(environment: Mapping[str, str]) -> int:

@@ -24,6 +24,12 @@ SIMULATE_HINT = "to try the pipeline without GPUs, add --simulate-gpus 2"
 
 DRIVER_RESERVE_MB = 600
 """CUDA's context and the display take this much of a GPU before TensorFlow gets any."""
+LIBRARY_RESERVE_MB = {6: 500, 7: 1050, 8: 1536, 9: 1800}
+"""What cuDNN and cuBLAS take beside TensorFlow's own memory, by the GPU's compute capability up to that number; the
+figures are those that TensorFlow itself leaves free for them where no limit is set."""
+NCCL_RESERVE_MB = 400
+"""What NCCL's buffers take of a GPU that shares the model with others; an allowance, not a measurement."""
+LIMITLESS_ALLOCATOR = "cuda_malloc_async"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,27 +292,41 @@ def _check_limits(request: DeviceRequest, inventory: Inventory, data: tuple[int,
             raise DeviceError(
                 f"{flag} is {limit_mb} MB, must be at least {MIN_MEMORY_MB}", hint="limits are in MB: 8192 is 8 GB"
             )
-        if limit_mb is not None and memory_mb is not None and limit_mb > memory_mb:
+        if limit_mb is not None and inventory.allocator == LIMITLESS_ALLOCATOR:
             raise DeviceError(
-                f"{flag} is {limit_mb} MB, GPU {index} has {memory_mb} MB",
-                hint=f"{flag} {usable_mb(inventory.gpus[index])} leaves room for the driver",
+                f"{flag} is {limit_mb} MB, and with TF_GPU_ALLOCATOR={LIMITLESS_ALLOCATOR} no limit holds: "
+                "TensorFlow only gives memory back above it",
+                hint="unset TF_GPU_ALLOCATOR, or leave out --enable-memory-isolation",
+            )
+        if limit_mb is None or memory_mb is None:
+            continue
+        usable = usable_mb(inventory.gpus[index], replicas=len(models) if index in models else 1)
+        if limit_mb > usable:
+            raise DeviceError(
+                f"{flag} is {limit_mb} MB, of GPU {index}'s {memory_mb} MB {usable} are usable: "
+                "CUDA, cuDNN, cuBLAS and NCCL need the others",
+                hint=f"{flag} {usable} is the most",
             )
 
 
-def usable_mb(gpu: Gpu) -> int:
-    """What a process can have of a GPU whose memory is known."""
+def usable_mb(gpu: Gpu, *, replicas: int = 1) -> int:
+    """What TensorFlow can have of a GPU whose memory is known: the libraries beside it allocate their own."""
     if gpu.memory_mb is None:
         raise DeviceError(
             f"the memory of {gpu.name} is not known",
             hint="simulated devices share the machine's memory and cannot be limited; name the limits yourself",
         )
-    return max(MIN_MEMORY_MB, gpu.memory_mb - DRIVER_RESERVE_MB)
+    newest = max(LIBRARY_RESERVE_MB)
+    major = gpu.compute_capability[0] if gpu.compute_capability is not None else newest
+    libraries = next((size for known, size in LIBRARY_RESERVE_MB.items() if major <= known), LIBRARY_RESERVE_MB[newest])
+    nccl = NCCL_RESERVE_MB if replicas > 1 else 0
+    return max(MIN_MEMORY_MB, gpu.memory_mb - DRIVER_RESERVE_MB - libraries - nccl)
 
 
 def propose_memory_limits(
     inventory: Inventory, data_gpu: int, model_gpu: int, *, data_fraction: float = 0.33, model_fraction: float = 0.67
 ) -> tuple[int, int]:
-    """Limits in MB as shares of what each role's own GPU has, never more than a process can have of it."""
+    """Limits in MB as shares of what each role's own GPU has, never more than TensorFlow can have of it."""
     for name, fraction in (("data_fraction", data_fraction), ("model_fraction", model_fraction)):
         if not 0.0 < fraction <= 1.0:
             raise DeviceError(

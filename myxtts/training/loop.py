@@ -27,7 +27,7 @@ from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.checkpoint import Checkpoint, load_best, load_latest, mark_best, read_best, save_checkpoint
 from myxtts.training.initial_voice import nothing_fits
-from myxtts.training.out_of_memory import limits_in_words, out_of_memory
+from myxtts.training.out_of_memory import limits_in_words, out_of_memory, ran_out_of_memory
 from myxtts.training.recipes import is_fine_tuning, length_of, recipe_for, with_batches_of, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
@@ -290,7 +290,9 @@ def run_stage(loop: StageLoop) -> bool:
     """`StageLoop.run` with its last words: averaged weights adopted at the end, memory that ran out explained."""
     try:
         finished = loop.run()
-    except tf.errors.ResourceExhaustedError as error:
+    except tf.errors.OpError as error:
+        if not ran_out_of_memory(error):
+            raise
         # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
         limits = with_batches_of(recipe_for(loop.config, loop.spec), loop.config.data)
         raise out_of_memory(error, loop.trainer.plan, limits_in_words(limits, loop.spec.name)) from error

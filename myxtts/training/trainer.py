@@ -33,7 +33,7 @@ from myxtts.runtime.precision import choose_precision, set_arithmetic
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint, refuse_other_model
 from myxtts.training.optim import AdamW, LossScale, clipped_means, sum_over_replicas
-from myxtts.training.out_of_memory import batch_in_words, out_of_memory
+from myxtts.training.out_of_memory import batch_in_words, out_of_memory, ran_out_of_memory
 from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.run_folder import refuse_other_configuration
 from myxtts.training.stage_order import load_required_parts
@@ -213,7 +213,9 @@ class XTTSTrainer:
                 for batch, passed in passes:
                     if passed["auxiliary"]:
                         self._run_after_update(self._per_replica(batch), passed["auxiliary"], step)
-        except tf.errors.ResourceExhaustedError as error:
+        except tf.errors.OpError as error:
+            if not ran_out_of_memory(error):
+                raise
             raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
         self.step_number += 1

@@ -133,8 +133,43 @@ def test_a_limit_above_the_gpus_memory_is_refused_with_one_that_fits() -> None:
     with pytest.raises(DeviceError) as error:
         plan_devices(request, gpus(2, memory_mb=12288))
 
-    assert "--model-gpu-memory is 16384 MB, GPU 1 has 12288 MB" in error.value.problem
-    assert "--model-gpu-memory 11688" in error.value.hint
+    assert "--model-gpu-memory is 16384 MB, of GPU 1's 12288 MB 10152 are usable" in error.value.problem
+    assert "--model-gpu-memory 10152" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("capability", "models", "usable"),
+    [
+        ((6, 1), (1,), 12288 - 600 - 500),
+        ((7, 5), (1,), 12288 - 600 - 1050),
+        ((8, 6), (1,), 12288 - 600 - 1536),
+        ((12, 0), (1,), 12288 - 600 - 1800),
+        ((8, 6), (1, 2), 12288 - 600 - 1536 - 400),
+    ],
+)
+def test_a_limit_leaves_room_for_the_libraries_beside_tensorflow(
+    capability: tuple[int, int], models: tuple[int, ...], usable: int
+) -> None:
+    there = gpus(3, memory_mb=12288, capability=capability)
+
+    def limited(model_memory_mb: int) -> DeviceRequest:
+        return DeviceRequest(data_gpu=0, model_gpu=models, data_memory_mb=512, model_memory_mb=model_memory_mb)
+
+    assert plan_devices(limited(usable), there).model.memory_limit_mb == usable
+    with pytest.raises(DeviceError, match=f"{usable} are usable"):
+        plan_devices(limited(usable + 1), there)
+
+
+def test_a_limit_that_the_allocator_would_not_keep_is_refused() -> None:
+    there = find_inventory(2, {"TF_GPU_ALLOCATOR": "cuda_malloc_async"})
+    request = DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=4096, model_memory_mb=8192)
+
+    with pytest.raises(DeviceError, match="with TF_GPU_ALLOCATOR=cuda_malloc_async no limit holds") as error:
+        plan_devices(request, there)
+
+    assert "unset TF_GPU_ALLOCATOR" in error.value.hint
+    assert plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), there).memory_growth
+    assert plan_devices(request, find_inventory(2, {})).model.memory_limit_mb == 8192
 
 
 def test_a_limit_below_256_mb_is_refused() -> None:
@@ -153,7 +188,7 @@ def test_limits_and_growth_exclude_each_other() -> None:
 
 def test_proposed_limits_are_shares_of_each_gpus_own_memory() -> None:
     assert propose_memory_limits(gpus(2), 0, 1) == (8110, 16465)
-    assert propose_memory_limits(gpus(2, memory_mb=8192), 0, 1, model_fraction=1.0)[1] == 8192 - 600
+    assert propose_memory_limits(gpus(2, memory_mb=8192), 0, 1, model_fraction=1.0)[1] == 8192 - 600 - 1536
     with pytest.raises(DeviceError, match="memory of simulated GPU 0"):
         propose_memory_limits(simulated_inventory(2), 0, 1)
     with pytest.raises(DeviceError, match="data_fraction is 0"):
