@@ -49,7 +49,11 @@ def read_ipa(folder: str | Path) -> dict[str, str]:
     listing = Path(folder) / "phonemes.csv"
     if not listing.is_file():
         raise DataError(f"{listing} is not there", hint="make the corpus with `myxtts demo-corpus DIR`")
-    lines = [line.split("|", 1) for line in listing.read_text(encoding="utf-8").splitlines() if line]
+    try:
+        content = listing.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{listing} cannot be read: {error}", hint="it must be UTF-8 text: id|ipa") from error
+    lines = [line.split("|", 1) for line in content.splitlines() if line]
     return {line[0]: line[-1] for line in lines}
 
 

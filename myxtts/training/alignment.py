@@ -163,7 +163,7 @@ class Aligner:
 
     def restore(self, path: Path) -> bool:
         """Load the weights that `save` stored; `False` where there are none that can be read."""
-        stored = _read(path, [f"{number:04d}" for number in range(len(self.network.weights))])
+        stored = read_stored(path, [f"{number:04d}" for number in range(len(self.network.weights))])
         if stored is None:
             return False
         for weight, value in zip(self.network.weights, stored, strict=True):
@@ -206,7 +206,7 @@ class Aligner:
         # Neighbours in length share a batch, or short clips would pay for long ones.
         order = np.argsort(codes, kind="stable")
         done = 0
-        if (stored := _read(unfinished, ["tokens", "done"])) is not None:
+        if (stored := read_stored(unfinished, ["tokens", "done"])) is not None:
             tokens, done = stored[0].copy(), int(stored[1])
         for first in range(done, len(order), _CLIPS_AT_ONCE):
             if should_stop():
@@ -265,11 +265,11 @@ def _network_path(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: i
 
 
 def _load(path: Path) -> Alignments | None:
-    stored = _read(path, ["tokens", "starts"])
+    stored = read_stored(path, ["tokens", "starts"])
     return Alignments(*stored) if stored is not None else None
 
 
-def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
+def read_stored(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
     """The named arrays of a file; None where the file is missing or cannot be read."""
     if not path.is_file():
         return None
