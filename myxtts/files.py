@@ -7,6 +7,8 @@ import errno
 import fcntl
 import logging
 import os
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,9 @@ from safetensors import SafetensorError
 from myxtts.errors import OutputError
 
 logger = logging.getLogger(__name__)
+
+DAMAGED_ARRAYS = (ValueError, KeyError, EOFError, RuntimeError, MemoryError, TypeError, zipfile.BadZipFile, zlib.error)
+"""What NumPy and zipfile raise for an .npz with a flipped bit, one kind for each place that it may be in."""
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 

@@ -34,6 +34,7 @@ from myxtts.models.weights import (
 )
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import SPEAKERS_FILE, Speaker, load_speakers
+from myxtts.synthesis.voice_sizes import refuse_other_sizes
 from myxtts.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE = "config.yaml"
@@ -168,6 +169,19 @@ def build_parts(config: ModelConfig, parts: Iterable[str]) -> SimpleNamespace:
     return built
 
 
+def build_voice(folder: Path, config: ModelConfig) -> SimpleNamespace:
+    """The parts that a folder has, built and filled; sizes other than those of its weights are a `CheckpointError`."""
+    check_sizes(folder, config)
+    built = build_parts(config, voice_manifest(folder).parts)
+    load_parts(folder, built)
+    return built
+
+
+def check_sizes(folder: Path, config: ModelConfig) -> None:
+    """Refuse to build what the folder's weights do not fit, before it takes memory."""
+    refuse_other_sizes(config, voice_manifest(folder).parts, read_manifest(folder), folder)
+
+
 def load_parts(folder: Path, model: Any) -> tuple[str, ...]:
     """Fill the parts that the folder has, strictly, and return their names."""
     parts = voice_manifest(folder).parts
@@ -198,8 +212,8 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
         path = save_arrays(out, stored, manifest.to_metadata())
         # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
         path.chmod((out / CONFIG_FILE).stat().st_mode)
-    built = build_parts(read_voice_config(out).model, manifest.parts)
-    loaded = [variable for part in load_parts(out, built) for variable in getattr(built, part).weights]
+    built = build_voice(out, read_voice_config(out).model)
+    loaded = [variable for part in vars(built).values() for variable in part.weights]
     differing = [v.path for v in loaded if not np.array_equal(v.numpy(), stored[v.path], equal_nan=True)]
     if differing:
         raise CheckpointError(

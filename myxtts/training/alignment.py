@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from myxtts.config.data import DataConfig
 from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.files import replacing, writing
+from myxtts.files import DAMAGED_ARRAYS, replacing, writing
 from myxtts.models.ctc_paths import error_rate, fill_blanks, forced_paths, greedy_labels
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.run_folder import disk_full_hint
@@ -38,9 +36,6 @@ _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
-
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
-"""What NumPy and zipfile raise for a kept file with a flipped bit, one kind for each place that it may be in."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the task, how much is done and how much there is."""
@@ -270,13 +265,13 @@ def _load(path: Path) -> Alignments | None:
 
 
 def read_stored(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
-    """The named arrays of a file; None where the file is missing or cannot be read."""
+    """The named arrays of a file; None where the file is missing, damaged or cannot be read."""
     if not path.is_file():
         return None
     try:
         with np.load(path) as stored:
             return [stored[name] for name in names]
-    except _DAMAGED as error:
+    except (OSError, *DAMAGED_ARRAYS) as error:
         logger.warning("%s cannot be read (%s): the corpus is aligned again", path, error)
         return None
 

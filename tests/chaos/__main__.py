@@ -49,7 +49,7 @@ class Chaos:
         return self._references[mode]
 
     def trial(self, number: int) -> None:
-        """One run, from its first process to its end; what does not hold is noted with what it takes to see it again."""
+        """One run, from its first process to its end; what does not hold is noted, and how to see it again."""
         drawn = random.Random(f"{self.seed}/{number}")
         mode, stage = drawn.choice(list(MODES)), drawn.choice(STAGES)
         done: list[str] = []

@@ -31,7 +31,10 @@ class Trial:
     def somewhere(self, *operations: str) -> dict[str, int | tuple[str, ...]]:
         """An operation, of these kinds, of as many as the uninterrupted run has."""
         counted = self.reference.operations[self.stage]
-        return {"operations": operations, "at": self.drawn.randint(1, max(1, sum(map(counted.__getitem__, operations))))}
+        return {
+            "operations": operations,
+            "at": self.drawn.randint(1, max(1, sum(map(counted.__getitem__, operations)))),
+        }
 
     def fault(self, action: str, value: int, *operations: str, for_good: bool = False) -> Fault:
         at = self.somewhere(*operations)

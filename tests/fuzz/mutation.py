@@ -8,7 +8,16 @@ from typing import Any
 
 NASTY_BYTES = [
     *(b"|", b"||||||", b"\n", b"\r\n", b"\r", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\x81", b"../", b"/etc/passwd"),
-    *("سلام".encode(), "١٢٣".encode(), "\u202e\u200f\u200d".encode(), "😀".encode(), b"\xed\xa0\x80", b"\t", b'"', b"'"),
+    *(
+        "سلام".encode(),
+        "١٢٣".encode(),
+        "\u202e\u200f\u200d".encode(),
+        "😀".encode(),
+        b"\xed\xa0\x80",
+        b"\t",
+        b'"',
+        b"'",
+    ),
     *(b"9" * 400, b"1e999", b"-1", b"NaN", b"%s%n", b"{}", b"[", b"[" * 3000, b"\x1b[2J", b"\xc3", b" " * 50, b"&a *a"),
     *(b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x80", b"\xff" * 8, b"!!python/object:os.system", b"~"),
 ]
@@ -101,7 +110,9 @@ def mutated_text(text: str, drawn: random.Random) -> str:
         elif kind == 1:
             signs.insert(place, chr(drawn.choice([drawn.randrange(0x3000), drawn.randrange(0x110000)])))
         elif kind == 2:
-            signs.insert(place, str(drawn.choice([0, 7, 1999, 10**6, 10**21, 10**60, 3.14, -5, "1/2", "12:61", "31.02."])))
+            signs.insert(
+                place, str(drawn.choice([0, 7, 1999, 10**6, 10**21, 10**60, 3.14, -5, "1/2", "12:61", "31.02."]))
+            )
         elif kind == 3:
             del signs[place : place + drawn.randint(1, 9)]
         else:

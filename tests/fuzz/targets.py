@@ -62,7 +62,9 @@ def common_voice(folder: Path) -> Case:
     make_ljspeech(folder, seconds=[0.1] * 3)
     (folder / "metadata.csv").unlink()
     (folder / "wavs").rename(folder / "clips")
-    whole = b"client_id\tpath\tsentence\tlocale\n" + b"".join(b"a\tclip_%d.wav\tHello there\ten\n" % n for n in range(3))
+    whole = b"client_id\tpath\tsentence\tlocale\n" + b"".join(
+        b"a\tclip_%d.wav\tHello there\ten\n" % n for n in range(3)
+    )
 
     def case(drawn: random.Random) -> object:
         (folder / "train.tsv").write_bytes(mutated(whole, drawn))
