@@ -42,7 +42,7 @@ from myxtts.data.shard_jobs import ShardJob, ShardResult, read_result, result_pa
 from myxtts.data.shard_pool import run_jobs
 from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
-from myxtts.files import try_lock
+from myxtts.files import make_folder, try_lock
 from myxtts.text.languages import CODES
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Pat
 @contextmanager
 def _lock(target: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """One preparation of a folder at a time; a second caller waits and then finds it done."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # Only ever locked: whatever it holds, and whosever it is, it stays as it is.
     path = target.with_name(f".{target.name}.lock")
     with path.open("a") as file:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from myxtts.files import writing
+from myxtts.files import make_folder, writing
 from myxtts.monitoring.parsing import event_of, missing_fields
 from myxtts.monitoring.schema import SCHEMA, Event
 
@@ -37,7 +37,7 @@ class EventLog:
         self._subscribers: list[Callable[[Event], None]] = []
         self._write_failed = False
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._torn = _ends_torn(path)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 

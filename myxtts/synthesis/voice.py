@@ -22,7 +22,7 @@ from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import GUIDANCE, WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import CheckpointError
-from myxtts.files import writing
+from myxtts.files import make_folder, writing
 from myxtts.models.weights import (
     MANIFEST_FILE,
     WEIGHTS_FILE,
@@ -142,7 +142,7 @@ def save_voice(folder: Path, model: Any, manifest: VoiceManifest, config: XTTSCo
 
     The weights come last: whenever this is killed, the folder has the old ones or the new.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     config.to_yaml(folder / CONFIG_FILE)
     tokenizer.save(folder / TOKENIZER_FILE)
     variables = [variable for part in manifest.parts for variable in getattr(model, part).weights]
@@ -203,7 +203,7 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
     )
     stored = {name: half_precision(name, value) if half else value for name, value in read_arrays(folder).items()}
     with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         kept.to_yaml(out / CONFIG_FILE)
         tokenizer.save(out / TOKENIZER_FILE)
         if (folder / SPEAKERS_FILE).is_file():

@@ -105,6 +105,15 @@ static void record(const char *kind, const char *path, const char *other, int64_
     pthread_mutex_unlock(&lock);
 }
 
+/* With the number of the file itself: some libraries rename past the C library, where nothing sees them. */
+static void record_file(const char *kind, const char *path, int descriptor, int64_t offset, const void *data, size_t size) {
+    if (recording < 0 || !is_chosen(path)) return;
+    struct stat status;
+    char number[32] = "";
+    if (!fstat(descriptor, &status)) snprintf(number, sizeof number, "%llu", (unsigned long long)status.st_ino);
+    record(kind, path, number, offset, data, size);
+}
+
 int faults_arm(const char *where, unsigned operations, long number, int what, long with, int always) {
     snprintf(under, sizeof under, "%s", where);
     chosen = operations, at = number, action = what, value = with, for_good = always;
@@ -142,8 +151,9 @@ static int opened(int folder, const char *name, int flags, mode_t mode) {
     int descriptor = syscall(SYS_openat, folder, name, flags, mode);
     if (descriptor >= 0 && recording >= 0) {
         int saved = errno;
-        if (!was_there && flags & O_CREAT) record("create", path, "", 0, NULL, 0);
-        if (was_there && flags & O_TRUNC && (flags & O_ACCMODE) != O_RDONLY) record("cut", path, "", 0, NULL, 0);
+        if (!was_there && flags & O_CREAT) record_file("create", path, descriptor, 0, NULL, 0);
+        if (was_there && flags & O_TRUNC && (flags & O_ACCMODE) != O_RDONLY)
+            record_file("cut", path, descriptor, 0, NULL, 0);
         errno = saved;
     }
     return descriptor;
@@ -204,7 +214,7 @@ static ssize_t written(int descriptor, const void *buffer, size_t size, int64_t 
     ssize_t done = offset < 0 ? syscall(SYS_write, descriptor, buffer, size)
                               : syscall(SYS_pwrite64, descriptor, buffer, size, offset);
     int saved = errno;
-    if (done > 0) record("write", path, "", begins, buffer, done);
+    if (done > 0) record_file("write", path, descriptor, begins, buffer, done);
     errno = saved;
     return done;
 }
@@ -233,7 +243,7 @@ static int synced(int descriptor, long call) {
     int error = fault_of(SYNC, descriptor, path, NULL);
     if (error) return errno = error, -1;
     int result = syscall(call, descriptor), saved = errno;
-    if (!result) record("sync", path, "", 0, NULL, 0);
+    if (!result) record_file("sync", path, descriptor, 0, NULL, 0);
     errno = saved;
     return result;
 }
@@ -245,7 +255,7 @@ int ftruncate64(int descriptor, off64_t length) {
     int error = fault_of(CUT, descriptor, path, NULL);
     if (error) return errno = error, -1;
     int result = syscall(SYS_ftruncate, descriptor, length), saved = errno;
-    if (!result) record("cut", path, "", length, NULL, 0);
+    if (!result) record_file("cut", path, descriptor, length, NULL, 0);
     errno = saved;
     return result;
 }
