@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
-from myxtts.files import replacing, writing
+from myxtts.files import make_folder, replacing, writing
 from myxtts.monitoring.terminal import escaped
 from myxtts.synthesis.joining import trim_silence
 from myxtts.text.languages import find_language
@@ -181,7 +181,7 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
 
 def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with replacing(path) as part:
             save_file(dict(arrays), part, metadata)
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from myxtts.config.data import DataConfig
 from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.files import replacing, writing
+from myxtts.files import DAMAGED_ARRAYS, replacing, writing
 from myxtts.models.ctc_paths import error_rate, fill_blanks, forced_paths, greedy_labels
 from myxtts.runtime.seeds import keep_drawing_order
 from myxtts.text.tokenizer import Tokenizer
@@ -42,9 +40,6 @@ _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
-
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
-"""What NumPy and zipfile raise for a kept file with a flipped bit, one kind for each place that it may be in."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the task, how much is done and how much there is."""
@@ -173,7 +168,7 @@ class Aligner:
 
     def restore(self, path: Path) -> bool:
         """Load the weights that `save` stored; `False` where there are none that can be read, or none that fit."""
-        stored = _read(path, [f"{number:04d}" for number in range(len(self.network.weights))])
+        stored = read_stored(path, [f"{number:04d}" for number in range(len(self.network.weights))])
         if stored is None:
             return False
         if [value.shape for value in stored] != [tuple(weight.shape) for weight in self.network.weights]:
@@ -219,7 +214,7 @@ class Aligner:
         # Neighbours in length share a batch, or short clips would pay for long ones.
         order = np.argsort(codes, kind="stable")
         done = 0
-        if (stored := _read(unfinished, ["tokens", "done"])) is not None:
+        if (stored := read_stored(unfinished, ["tokens", "done"])) is not None:
             tokens, done = stored[0].copy(), int(stored[1])
         for first in range(done, len(order), _CLIPS_AT_ONCE):
             if should_stop():
@@ -266,7 +261,7 @@ def write_grown(path: Path, source: Path, old: Tokenizer, new: Tokenizer) -> Non
     try:
         with np.load(source) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except _DAMAGED as error:
+    except DAMAGED_ARRAYS as error:
         logger.warning("%s cannot be read (%s): the aligner is trained from nothing", source, error)
         return
     was, now = spoken_labels(old), spoken_labels(new)
@@ -315,18 +310,18 @@ def _network_path(
 
 
 def _load(path: Path) -> Alignments | None:
-    stored = _read(path, ["tokens", "starts"])
+    stored = read_stored(path, ["tokens", "starts"])
     return Alignments(*stored) if stored is not None else None
 
 
-def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
-    """The named arrays of a file; None where the file is missing or cannot be read."""
+def read_stored(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
+    """The named arrays of a file; None where the file is missing, damaged or cannot be read."""
     if not path.is_file():
         return None
     try:
         with np.load(path) as stored:
             return [stored[name] for name in names]
-    except _DAMAGED as error:
+    except (OSError, *DAMAGED_ARRAYS) as error:
         logger.warning("%s cannot be read (%s): the corpus is aligned again", path, error)
         return None
 

@@ -26,6 +26,7 @@ from myxtts.data.corpora import list_corpus
 from myxtts.data.prepare import PreparingStopped
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
+from myxtts.files import make_folder
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import (
@@ -288,7 +289,7 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     arrays = {name: value for name, value in read_arrays(voice.folder).items() if name.split("/")[0] in parts}
     if "gpt" in parts:
         arrays = grown(arrays, voice.tokenizer, tokenizer, seed=config.training.seed)
-    folder.voice.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.voice)
     config.to_yaml(folder.voice / CONFIG_FILE)
     tokenizer.save(folder.voice / TOKENIZER_FILE)
     manifest = dataclasses.replace(

@@ -31,7 +31,14 @@ from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import ALIGNER_FILE, load_parts, read_voice_tokenizer, save_voice, voice_manifest
+from myxtts.synthesis.voice import (
+    ALIGNER_FILE,
+    check_sizes,
+    load_parts,
+    read_voice_tokenizer,
+    save_voice,
+    voice_manifest,
+)
 from myxtts.training import initial_voice
 from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_folder import (
@@ -170,6 +177,7 @@ class TrainingRun:
             with writing(self._folder.voice, hint=disk_full_hint()):
                 save_speakers(self._folder.voice, speakers)
                 initial_voice.begin(self.config, self._folder, self.tokenizer)
+            check_sizes(self._folder.voice, self.config.model)
 
     def _corpora(self, config: XTTSConfig) -> tuple[Corpus, Corpus]:
         """Training clips and held-out clips: one of every 20, or those of --val-data."""

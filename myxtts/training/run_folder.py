@@ -21,7 +21,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.strict_yaml import read_strict_yaml
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, ConfigError, TrainingError
-from myxtts.files import try_lock, writing
+from myxtts.files import make_folder, try_lock, writing
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
 from myxtts.training.stages import STAGE_NAMES
@@ -132,7 +132,7 @@ class RunFolder:
 @contextmanager
 def _locked(folder: Path, flag: str) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise TrainingError(f"{folder} cannot be written: {error.strerror}", hint=f"choose another {flag}") from error
