@@ -77,7 +77,7 @@ def _linear_magnitude(mel_TM: Floats) -> Floats:
         back_TF += _TINY
         power_TF = power_TF * numerator_TF
         power_TF /= back_TF
-    return np.sqrt(power_TF)
+    return np.asarray(np.sqrt(power_TF), np.float32)
 
 
 def _overlap_add(spectrum_TF: NDArray[np.complex64], weight_S: Floats) -> Floats:

@@ -25,7 +25,8 @@ def stateless_uniform(count: int, seed: int) -> NDArray[np.float32]:
     counters_N4[:, 2:] = counter
     bits = _philox(counters_N4, key).reshape(-1)[:count]
     # The lower 23 bits are the fraction of a number in [1, 2).
-    return ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1.0)
+    between = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32)
+    return np.asarray(between - np.float32(1.0), np.float32)
 
 
 def _scrambled(seed: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
@@ -37,7 +38,7 @@ def _scrambled(seed: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
 
 
 def _philox(counters_N4: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    words = counters_N4.copy()
+    words: NDArray[np.uint32] = counters_N4.copy()
     key = key.copy()
     for _ in range(_ROUNDS):
         products_N2 = words[:, ::2].astype(np.uint64) * _MULTIPLIERS

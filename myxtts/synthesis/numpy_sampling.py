@@ -31,12 +31,12 @@ def per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:
 
 def penalise(logits_BV: Floats, penalty_BV: Floats) -> Floats:
     """Make codes with a penalty above 1 less likely, whatever the sign of their logit."""
-    return np.minimum(logits_BV * penalty_BV, logits_BV / penalty_BV)
+    return np.asarray(np.minimum(logits_BV * penalty_BV, logits_BV / penalty_BV), np.float32)
 
 
 def guided(conditional_BV: Floats, unconditional_BV: Floats, guidance: float) -> Floats:
     """Classifier-free guidance."""
-    return unconditional_BV + np.float32(guidance) * (conditional_BV - unconditional_BV)
+    return np.asarray(unconditional_BV + np.float32(guidance) * (conditional_BV - unconditional_BV), np.float32)
 
 
 def sample(logits_BV: Floats, sampling: Sampling, uniform_B: Floats) -> NDArray[np.int64]:
@@ -46,7 +46,8 @@ def sample(logits_BV: Floats, sampling: Sampling, uniform_B: Floats) -> NDArray[
     if top_k == 1:
         return np.asarray(logits_BV.argmax(-1), np.int64)
     codes_BK = _likeliest(logits_BV, top_k)
-    values_BK = np.take_along_axis(logits_BV, codes_BK, -1)
+    rows_B = np.arange(len(codes_BK))
+    values_BK = logits_BV[rows_B[:, None], codes_BK]
     probabilities_BK = np.exp((values_BK - values_BK[:, :1]) / np.float32(sampling.temperature))
     probabilities_BK /= probabilities_BK.sum(-1, keepdims=True)
     until_BK = probabilities_BK.cumsum(-1)
@@ -54,16 +55,16 @@ def sample(logits_BV: Floats, sampling: Sampling, uniform_B: Floats) -> NDArray[
     # The sum of what is kept, taken from the same sums: a random number below 1 then stays before the last one kept.
     kept_B1 = np.where(kept_BK, until_BK, np.float32(0)).max(-1, keepdims=True)
     index_B = (until_BK <= uniform_B[:, None] * kept_B1).sum(-1)
-    return np.asarray(codes_BK[np.arange(len(codes_BK)), index_B], np.int64)
+    return np.asarray(codes_BK[rows_B, index_B], np.int64)
 
 
 def _likeliest(logits_BV: Floats, count: int) -> NDArray[np.int64]:
     """The likeliest codes of each row, best first; of equals the lower one first, as TensorFlow's top-k has them."""
-    vocabulary = logits_BV.shape[1]
+    vocabulary, rows_B1 = logits_BV.shape[1], np.arange(len(logits_BV))[:, None]
     if count < vocabulary:
         codes_BK = np.argpartition(logits_BV, vocabulary - count, -1)[:, vocabulary - count :]
         codes_BK.sort(-1)
     else:
         codes_BK = np.broadcast_to(np.arange(vocabulary), logits_BV.shape)
-    order_BK = np.argsort(-np.take_along_axis(logits_BV, codes_BK, -1), -1, kind="stable")
-    return np.asarray(np.take_along_axis(codes_BK, order_BK, -1), np.int64)
+    order_BK = np.argsort(-logits_BV[rows_B1, codes_BK], -1, kind="stable")
+    return np.asarray(codes_BK[rows_B1, order_BK], np.int64)

@@ -163,7 +163,8 @@ def _segment(gpt: GPT, number: int) -> Function:
             return latent_RD, _product(latent_RD, gpt.audio_head) + never_V
         width, head_width = x_RD.shape[-1], x_RD.shape[-1] // after.heads
         scale = np.concatenate([np.full(width, head_width**-0.5), np.ones(2 * width)]).astype(np.float32)
-        qkv_RE = tf.matmul(_norm(x_RD, after.attention_norm), after.qkv.kernel * scale) + after.qkv.bias * scale
+        kernel_DE, bias_E = (tf.convert_to_tensor(weight) * scale for weight in (after.qkv.kernel, after.qkv.bias))
+        qkv_RE = tf.matmul(_norm(x_RD, after.attention_norm), kernel_DE) + bias_E
         return qkv_RE if before is None else (x_RD, qkv_RE)
 
     return run

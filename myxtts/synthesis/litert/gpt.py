@@ -89,7 +89,7 @@ class LiteRTGPT:
         [qkv_RD] = self._segments[0](x_RD)
         for layer in range(self.config.gpt_layers):
             found_RD, seen_RHC = cache.attend(layer, qkv_RD)
-            looked += [seen_RHC[:, head] for at, head in self.heads if at == layer]
+            looked += [_shares(seen_RHC[:, head]) for at, head in self.heads if at == layer]
             x_RD, qkv_RD = self._segments[layer + 1](x_RD, found_RD)
         cache.end_step()
         return Predicted(x_RD, qkv_RD, self._spoken(looked, text_lengths_R))
@@ -108,10 +108,14 @@ class LiteRTGPT:
         begin = self.config.conditioning_latents + 1
         total_RC = looked_RC[0] if len(looked_RC) == 1 else np.sum(looked_RC, axis=0)
         if len(text_lengths_R) == 1:
-            return total_RC[:, begin : begin + 1 + int(text_lengths_R[0])].argmax(-1)
+            return np.asarray(total_RC[:, begin : begin + 1 + int(text_lengths_R[0])].argmax(-1), np.int64)
         over_text_RU = total_RC[:, begin : begin + 1 + int(text_lengths_R.max())]
         inside_RU = np.arange(over_text_RU.shape[1]) <= text_lengths_R[:, None]
-        return np.where(inside_RU, over_text_RU, np.float32(-1)).argmax(-1)
+        return np.asarray(np.where(inside_RU, over_text_RU, np.float32(-1)).argmax(-1), np.int64)
+
+
+def _shares(seen_RC: Floats) -> Floats:
+    return np.asarray(seen_RC / seen_RC.sum(-1, keepdims=True), np.float32)
 
 
 def _softmax(scores: Floats) -> Floats:

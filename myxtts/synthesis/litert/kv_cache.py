@@ -23,7 +23,8 @@ class KVCache:
         self._heads, self._width = heads, head_width
         self._layers_R2HCd = [np.empty((0, 2, heads, 0, head_width), np.float32) for _ in range(layers)]
         self.lengths_R = np.zeros(0, np.int64)
-        self._bias_RC = np.empty((0, 0), np.float32)
+        self._bias_RC: Floats | None = None
+        self._reach, self._every_row = 0, np.arange(0)
 
     @property
     def rows(self) -> int:
@@ -52,29 +53,29 @@ class KVCache:
     def begin_step(self) -> None:
         """Room for one more position of every row, before `attend` is called for each layer."""
         self._make_room(1)
-        capacity = int(self.lengths_R.max()) + 1
-        if np.all(self.lengths_R == capacity - 1):
-            self._bias_RC = np.empty((0, 0), np.float32)
-        else:
-            behind_RC = np.arange(capacity) > self.lengths_R[:, None]
+        self._reach, self._every_row = int(self.lengths_R.max()) + 1, np.arange(self.rows)
+        self._bias_RC = None
+        if self.lengths_R.min() + 1 < self._reach:
+            behind_RC = np.arange(self._reach) > self.lengths_R[:, None]
             self._bias_RC = np.where(behind_RC, MASKED, np.float32(0))
 
     def attend(self, layer: int, qkv_RD: Floats) -> tuple[Floats, Floats]:
-        """What each row's query finds, [R, H * d], and where it looked, [R, H, C]; queries come scaled."""
+        """What each row's query finds, [R, H * d], and how much it looked where, [R, H, C], not yet divided by its sum;
+        queries come scaled."""
         rows, heads, width = self.rows, self._heads, self._width
         cache_R2HCd = self._layers_R2HCd[layer]
         query_RH1d = qkv_RD[:, : heads * width].reshape(rows, heads, 1, width)
         new_R2Hd = qkv_RD[:, heads * width :].reshape(rows, 2, heads, width)
-        capacity = int(self.lengths_R.max()) + 1
-        cache_R2HCd[np.arange(rows), :, :, self.lengths_R] = new_R2Hd
-        keys_RHCd, values_RHCd = cache_R2HCd[:rows, 0, :, :capacity], cache_R2HCd[:rows, 1, :, :capacity]
+        cache_R2HCd[self._every_row, :, :, self.lengths_R] = new_R2Hd
+        keys_RHCd, values_RHCd = cache_R2HCd[:rows, 0, :, : self._reach], cache_R2HCd[:rows, 1, :, : self._reach]
         scores_RH1C = query_RH1d @ keys_RHCd.swapaxes(2, 3)
-        if len(self._bias_RC):
+        if self._bias_RC is not None:
             scores_RH1C += self._bias_RC[:, None, None]
-        scores_RH1C -= scores_RH1C.max(-1, keepdims=True)
+        # The reductions by their ufuncs: the methods of the same name take as long again to find those.
+        scores_RH1C -= np.maximum.reduce(scores_RH1C, axis=-1, keepdims=True)
         np.exp(scores_RH1C, scores_RH1C)
-        scores_RH1C /= scores_RH1C.sum(-1, keepdims=True)
         found_RH1d = scores_RH1C @ values_RHCd
+        found_RH1d /= np.add.reduce(scores_RH1C, axis=-1, keepdims=True)
         return found_RH1d.reshape(rows, heads * width), scores_RH1C[:, :, 0]
 
     def end_step(self) -> None:
@@ -88,8 +89,9 @@ class KVCache:
         if rows <= had_rows and wanted <= had:
             return
         capacity = had if wanted <= had else -(-wanted // GROWTH) * GROWTH
+        room = had_rows if rows <= had_rows else max(rows, 2 * had_rows)
         for number, old in enumerate(self._layers_R2HCd):
             # Zeros: what no row has written yet is multiplied by a probability of 0, and must be a number.
-            new = np.zeros((max(rows, had_rows), 2, self._heads, capacity, self._width), np.float32)
+            new = np.zeros((room, 2, self._heads, capacity, self._width), np.float32)
             new[:had_rows, :, :, :had] = old
             self._layers_R2HCd[number] = new

@@ -202,4 +202,4 @@ def _speaker_mel(wave_S: Wave) -> Floats:
     """What the speaker encoder reads of a wave at its own rate."""
     before_S = np.concatenate([wave_S[1:2], wave_S[:-1]])
     emphasised_S = np.asarray(wave_S - np.float32(SPEAKER_PREEMPHASIS) * before_S, np.float32)
-    return np.log(power_mel(emphasised_S, SPEAKER_MEL) + np.float32(1e-6))
+    return np.asarray(np.log(power_mel(emphasised_S, SPEAKER_MEL) + np.float32(1e-6)), np.float32)

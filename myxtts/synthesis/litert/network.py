@@ -6,6 +6,7 @@ Sizes that are free in the file are those of each call's arrays: changing them c
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from myxtts.errors import CheckpointError, DamagedError, MissingDependencyError
 from myxtts.synthesis.litert.layout import Shape, Sizes
 
 Array = NDArray[Any]
-_opened_before = False
+_said = threading.Event()
+"""Whether LiteRT has said already what it says once in a process."""
 
 
 class Network:
@@ -57,19 +59,21 @@ def _opened(path: Path, threads: int) -> Any:
         ) from error
     try:
         with _quietly():
-            return Interpreter(str(path), num_threads=threads)
+            interpreter = Interpreter(str(path), num_threads=threads)
+            if not _said.is_set():
+                interpreter.allocate_tensors()
+                _said.set()
+            return interpreter
     except (ValueError, RuntimeError) as error:
         raise DamagedError(f"{path} is no LiteRT file: {error}", hint="copy the voice folder again") from None
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the line that LiteRT writes to standard error when a process opens its first file."""
-    global _opened_before
-    if _opened_before:
+    """Without the line that LiteRT writes to standard error when a process first prepares a network."""
+    if _said.is_set():
         yield
         return
-    _opened_before = True
     try:
         kept = os.dup(2)
     except OSError:  # standard error is closed
