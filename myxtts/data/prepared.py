@@ -198,9 +198,10 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def seal(manifest: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The manifest with checksums of the folder's small files, and of itself."""
+    """The manifest with checksums of the folder's small files, and of itself, in the place of those it may have."""
     small = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (TOKENIZER, REPORT)}
-    whole = {**manifest, _FILE_DIGESTS: small}
+    rest = {name: value for name, value in manifest.items() if name != _OWN_DIGEST}
+    whole = {**rest, _FILE_DIGESTS: small}
     return {**whole, _OWN_DIGEST: _identity_of(whole)}
 
 

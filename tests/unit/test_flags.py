@@ -31,6 +31,8 @@ NEVER_FLAGS = {
     "clip_norm",
     "final_learning_rate_share",
     "tf32",
+    "voice_width",
+    "mel_frame_blocks",
 }
 
 
