@@ -45,7 +45,9 @@ class VoiceEncoder(keras.layers.Layer):  # type: ignore[misc]
         for conv in self.convs:
             stride = conv.strides[0]
             # TensorFlow's "same" centres a stride by the length: an even one keeps a clip's frames where they are.
-            x = conv(tf.pad(x, [[0, 0], [0, tf.shape(x)[1] % stride], [0, 0]]))
+            padded = tf.pad(x, [[0, 0], [0, tf.shape(x)[1] % stride], [0, 0]])
+            # LiteRT's converter no longer knows the channels behind a padding that is computed.
+            x = conv(tf.reshape(padded, [tf.shape(x)[0], -1, x.shape[-1]]))
             lengths_B = -(-lengths_B // stride)
             mask_BT1 = inside(lengths_B, x, x.dtype)
             x = x * mask_BT1

@@ -6,6 +6,7 @@ Voices of random weights, exported once. In float32 the codes are the same; beyo
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,15 +24,18 @@ from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.litert.export import export_litert
 from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.opening import open_voice
+from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.synthesizer import Synthesizer
 from tests.processes import run_program
 from tests.voice_maker import make_voice, noise, open_on_cpu
 
 CHECKS = HallucinationChecks(retries=0)
-KINDS = {
-    "dvae": (["dvae", "conditioning", "gpt"], {}),
-    "mel": (["dvae", "conditioning", "gpt", "mel_decoder"], {"alignment_heads": ((0, 0), (1, 1))}),
-    "hifigan": (["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"], {}),
+HEADS = {"alignment_heads": ((0, 0), (1, 1))}
+VOICED = {"voice_width": 16, "mel_frame_blocks": 1}
+KINDS: dict[str, tuple[list[str], dict[str, int], dict[str, Any]]] = {
+    "dvae": (["dvae", "conditioning", "gpt"], {}, {}),
+    "mel": (["dvae", "conditioning", "gpt", "mel_decoder"], VOICED, HEADS),
+    "hifigan": (["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"], {}, {}),
 }
 WAYS = [
     Sampling(temperature=0.0),
@@ -48,8 +52,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, P
     """Each kind of voice, and its export."""
     base = tmp_path_factory.mktemp("voices")
     made = {}
-    for kind, (parts, about) in KINDS.items():
-        folder = make_voice(base / kind, parts, **about)
+    for kind, (parts, sizes, about) in KINDS.items():
+        folder = make_voice(base / kind, parts, sizes, **about)
         made[kind] = (folder, export_litert(folder, base / f"{kind}-exported", weights="f32"))
     return made
 
@@ -259,6 +263,18 @@ def test_an_exported_voice_has_no_weights_for_anything_else(folders: dict[str, t
         open_voice(exported, runtime="tensorflow")
     with pytest.raises(CheckpointError, match="exported for speaking"):
         export_litert(exported, exported.parent / "again")
+
+
+def test_a_voice_vector_of_another_size_is_refused(folders: dict[str, tuple[Path, Path]]) -> None:
+    synthesizer = open_voice(folders["mel"][1])
+    latents_LD = synthesizer.latents(speaker="anna").latents_LD
+
+    for vector, words in (
+        (np.zeros(3, np.float32), r"takes \(1, 16\) and got \(1, 3\)"),
+        (None, "needs a voice vector"),
+    ):
+        with pytest.raises(SynthesisError, match=words):
+            synthesizer.speak("Hello.", reference=VoiceLatents(latents_LD, vector), checks=CHECKS)
 
 
 def test_latents_saved_with_one_runtime_are_read_by_the_other(

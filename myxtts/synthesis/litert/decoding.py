@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.audio.numpy_mel import griffin_lim
 from myxtts.audio.postfilter import Postfilter
+from myxtts.errors import SynthesisError
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
@@ -27,20 +28,34 @@ class LiteRTMelDecoder:
 
     sample_rate = SAMPLE_RATE
 
-    def __init__(self, network: Network, codebook_KC: Floats, postfilter: Postfilter, *, reads_latents: bool) -> None:
-        """`reads_latents` for a mel decoder, which reads text too where the codes come with their tokens."""
+    def __init__(
+        self, network: Network, codebook_KC: Floats, postfilter: Postfilter, *, reads_latents: bool, voiced: bool
+    ) -> None:
+        """`reads_latents` for a mel decoder, which reads text too where the codes come with their tokens; `voiced` for
+        one that is told the voice vector."""
         self._network, self._codebook_KC, self._postfilter = network, codebook_KC, postfilter
-        self._reads_latents = reads_latents
+        self._reads_latents, self._voiced = reads_latents, voiced
         self.name = "mel decoder and Griffin-Lim" if reads_latents else "DVAE and Griffin-Lim"
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
-        inputs: list[Array] = [self._codebook_KC[made.codes_N][None]]
+        inputs: list[Array] = [voice_vector(speaker_V)] if self._voiced else []
+        inputs.append(self._codebook_KC[made.codes_N][None])
         if self._reads_latents:
             inputs.append(np.ascontiguousarray(made.latents_ND[None], np.float32))
             if len(made.spoken_token_N):
                 inputs += [np.asarray([text_tokens], np.int32), np.asarray(made.spoken_token_N[None], np.int32)]
         [mel_1TM] = self._network(*inputs)
         return griffin_lim(stretched(self._postfilter.apply(mel_1TM[0]), speed))
+
+
+def voice_vector(speaker_V: Floats | None) -> Floats:
+    """The voice vector as decoders take it, [1, V]."""
+    if speaker_V is None:
+        raise SynthesisError(
+            "this voice needs a voice vector, and the saved latents have none",
+            hint="make them again from the reference clip with --save-voice",
+        )
+    return np.asarray(speaker_V, np.float32)[None]
 
 
 class LiteRTHiFiGAN:

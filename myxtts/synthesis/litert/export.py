@@ -88,7 +88,11 @@ def _write(place: Path, folder: Path, voice: Voice, parts: Any, weights: Weights
     write_tables(place, arrays)
     read_tables(place, layout.tables(config, manifest.parts))
     # Settings of the training would tell of folders on the machine that trained it.
-    data = DataConfig(language=voice.config.data.language, text_frontend=voice.tokenizer.frontend)
+    data = DataConfig(
+        language=voice.config.data.language,
+        text_frontend=voice.tokenizer.frontend,
+        normalise_loudness=voice.config.data.normalise_loudness,
+    )
     XTTSConfig(model=config, data=data).to_yaml(place / CONFIG_FILE)
     voice.tokenizer.save(place / TOKENIZER_FILE)
     if (folder / SPEAKERS_FILE).is_file():
@@ -123,9 +127,11 @@ def _functions(parts: Any, layers: int, names: tuple[str, ...], with_text: bool)
     }
     found[layout.CONDITIONING] = lambda mel_1TM: parts.conditioning(mel_1TM)
     if "dvae" in names:
-        found[layout.DVAE] = lambda vectors_1NC: _decoded(parts.dvae, vectors_1NC)
-    if "mel_decoder" in names:
-        found[layout.MEL_DECODER] = _mel_decoder(parts.mel_decoder, with_text)
+        voiced = parts.dvae.voice is not None
+        found[layout.DVAE] = _dvae_decoder(parts.dvae, voiced)
+        found[layout.VOICE_ENCODER] = lambda mel_1TM: parts.dvae.voice_of(mel_1TM, tf.shape(mel_1TM)[1:2])
+        if "mel_decoder" in names:
+            found[layout.MEL_DECODER] = _mel_decoder(parts.mel_decoder, with_text, voiced)
     if layout.mel_decoder_of(names) is None:
         found[layout.SPEAKER_ENCODER] = lambda mel_1TF: parts.speaker_encoder.from_log_mel(
             mel_1TF, tf.shape(mel_1TF)[1:2]
@@ -134,14 +140,21 @@ def _functions(parts: Any, layers: int, names: tuple[str, ...], with_text: bool)
     return found
 
 
-def _decoded(dvae: Any, vectors_1NC: tf.Tensor) -> tf.Tensor:
-    return dvae.decoder(vectors_1NC, tf.shape(vectors_1NC)[1:2]) * dvae.mel_scale_M + dvae.mel_shift_M
+def _dvae_decoder(dvae: Any, voiced: bool) -> Function:
+    def run(*inputs: tf.Tensor) -> tf.Tensor:
+        vectors_1NC, voice_1V = inputs[-1], inputs[0] if voiced else None
+        scaled_1TM = dvae.decoder(vectors_1NC, tf.shape(vectors_1NC)[1:2], voice_1V)
+        return scaled_1TM * dvae.mel_scale_M + dvae.mel_shift_M
+
+    return run
 
 
-def _mel_decoder(mel_decoder: Any, with_text: bool) -> Function:
-    def run(vectors_1NC: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> tf.Tensor:
+def _mel_decoder(mel_decoder: Any, with_text: bool, voiced: bool) -> Function:
+    def run(*inputs: tf.Tensor) -> tf.Tensor:
+        voice_1V = inputs[0] if voiced else None
+        vectors_1NC, latents_1ND, *text = inputs[voiced:]
         placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if with_text else None
-        return mel_decoder(vectors_1NC, latents_1ND, tf.shape(vectors_1NC)[1:2], placed)
+        return mel_decoder(vectors_1NC, latents_1ND, tf.shape(vectors_1NC)[1:2], placed, voice_1V)
 
     return run
 

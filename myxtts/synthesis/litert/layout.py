@@ -1,7 +1,7 @@
 """What an exported voice consists of: its LiteRT files and tables by name, each with the sizes that it must have.
 
 Exporting makes these, opening accepts nothing else. One more network of a voice, or one more input of a decoder, is a
-line here, its function in `export` and its call in `model` or `decoding`. Sizes: T mel frames, N codes, D width.
+line here, its function in `export` and its call in `model` or `decoding`. Sizes: T mel frames, N codes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Shape = tuple[int | None, ...]
 CONDITIONING = "conditioning.tflite"
 DVAE = "dvae.tflite"
 MEL_DECODER = "mel_decoder.tflite"
+VOICE_ENCODER = "voice_encoder.tflite"
 SPEAKER_ENCODER = "speaker_encoder.tflite"
 HIFIGAN = "hifigan.tflite"
 
@@ -43,12 +44,15 @@ def networks(config: ModelConfig, manifest: VoiceManifest) -> dict[str, Sizes]:
     vectors: Shape = (1, None, config.dvae_code_width)
     mel: Shape = (1, None, N_MELS)
     decoder = mel_decoder_of(parts)
+    voice: list[Shape] = [(1, config.voice_width)] if config.voice_width else []
     if decoder == "mel_decoder":
         text: list[Shape] = [(1, None), (1, None)] if manifest.alignment_heads else []
-        found[MEL_DECODER] = Sizes([vectors, (1, None, width), *text], [mel])
+        found[MEL_DECODER] = Sizes([*voice, vectors, (1, None, width), *text], [mel])
     elif decoder == "dvae":
-        found[DVAE] = Sizes([vectors], [mel])
-    else:
+        found[DVAE] = Sizes([*voice, vectors], [mel])
+    if decoder and voice:
+        found[VOICE_ENCODER] = Sizes([mel], voice)
+    if decoder is None:
         found[SPEAKER_ENCODER] = Sizes([(1, None, SPEAKER_MEL.n_mels)], [(1, config.speaker_width)])
         found[HIFIGAN] = Sizes([(1, None, width), (1, config.speaker_width)], [(1, None)])
     return found

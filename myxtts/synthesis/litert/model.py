@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.audio.io import resampled
-from myxtts.audio.mel import CONDITIONING_MEL, SAMPLE_RATE, SPEAKER_MEL, SPEAKER_PREEMPHASIS
+from myxtts.audio.mel import CONDITIONING_MEL, DVAE_MEL, SAMPLE_RATE, SPEAKER_MEL, SPEAKER_PREEMPHASIS
 from myxtts.audio.numpy_mel import log_mel, power_mel
 from myxtts.audio.postfilter import Postfilter
 from myxtts.config.speaking import Sampling
@@ -49,6 +49,7 @@ class LiteRTModel:
         self.gpt = LiteRTGPT(config, segments, tables, manifest.alignment_heads)
         self._conditioning = networks[layout.CONDITIONING]
         self._speaker_encoder = networks.get(layout.SPEAKER_ENCODER)
+        self._voice_encoder = networks.get(layout.VOICE_ENCODER)
         self._mel_norms_M = tables.get("conditioning_scale")
         self._decoder: LiteRTHiFiGAN | LiteRTMelDecoder
         part = layout.mel_decoder_of(manifest.parts)
@@ -59,7 +60,10 @@ class LiteRTModel:
             postfilter = Postfilter(gains_M, tables["mel_shift"], tables["mel_scale"])
             reads_latents = part == "mel_decoder"
             network = networks[layout.MEL_DECODER if reads_latents else layout.DVAE]
-            self._decoder = LiteRTMelDecoder(network, tables["codebook"], postfilter, reads_latents=reads_latents)
+            voiced = config.voice_width > 0
+            self._decoder = LiteRTMelDecoder(
+                network, tables["codebook"], postfilter, reads_latents=reads_latents, voiced=voiced
+            )
 
     @classmethod
     def load(cls, folder: Path, voice: Voice, *, threads: int | None = None) -> LiteRTModel:
@@ -101,6 +105,10 @@ class LiteRTModel:
             waves = [resampled(clip, SAMPLE_RATE, SPEAKER_MEL.sample_rate) for clip in clips]
             vectors = [self._speaker_encoder(_speaker_mel(wave)[None])[0][0] for wave in waves]
             speaker_V = np.asarray(np.mean(vectors, axis=0), np.float32)
+        elif self._voice_encoder is not None:
+            vectors = [self._voice_encoder(log_mel(window, DVAE_MEL)[None])[0][0] for window in windows]
+            mean_V = np.mean(vectors, axis=0)
+            speaker_V = np.asarray(mean_V / max(float(np.linalg.norm(mean_V)), 1e-9), np.float32)
         return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
 
     def generate(

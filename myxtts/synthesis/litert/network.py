@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.errors import CheckpointError, DamagedError, MissingDependencyError
+from myxtts.errors import CheckpointError, DamagedError, MissingDependencyError, SynthesisError
 from myxtts.synthesis.litert.layout import Shape, Sizes
 
 Array = NDArray[Any]
@@ -33,6 +33,7 @@ class Network:
         self._outputs = [
             about["index"] for about in _checked(path, self._interpreter.get_output_details(), sizes.outputs)
         ]
+        self._sizes = sizes
         self._shapes: tuple[tuple[int, ...], ...] = ()
 
     def __call__(self, *arrays: Array) -> list[Array]:
@@ -40,6 +41,7 @@ class Network:
         shapes = tuple(array.shape for array in arrays)
         interpreter = self._interpreter
         if shapes != self._shapes:
+            self._refuse(shapes)
             for index, shape in zip(self._inputs, shapes, strict=True):
                 interpreter.resize_tensor_input(index, shape)
             interpreter.allocate_tensors()
@@ -48,6 +50,16 @@ class Network:
             interpreter.set_tensor(index, array)
         interpreter.invoke()
         return [interpreter.get_tensor(index) for index in self._outputs]
+
+    def _refuse(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Raise where an array has not the sizes that the file fixes."""
+        for shape, wanted in zip(shapes, self._sizes.inputs, strict=True):
+            pairs = zip(shape, wanted, strict=False)
+            if len(shape) != len(wanted) or any(own not in (None, size) for size, own in pairs):
+                raise SynthesisError(
+                    f"a network of the voice takes {wanted} and got {shape} (None is any size)",
+                    hint="saved latents must be of this voice: make them again with --save-voice",
+                )
 
 
 def _opened(path: Path, threads: int) -> Any:
