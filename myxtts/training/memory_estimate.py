@@ -1,12 +1,10 @@
 """What a stage takes of each device's memory, from the settings alone: TensorFlow is not needed to ask.
 
 Weights, gradients, moments and averages are counted exactly (`myxtts.models.parameter_counts`). Activations are counted
-layer by layer, for the largest batch that the settings allow and clips as long as `--max-clip-seconds`, and fitted to
-steps that were measured on CPU devices (`MEASURED_SHARE`, the multiples below); `tests/integration/
-test_memory_estimate.py` measures again. A step is fullest where it turns back, before there are gradients, or in the
-update. What a GPU's libraries take beside TensorFlow is `myxtts.runtime.plan.usable_mb`'s.
-
-Per clip: N codes, U text positions, S positions of the GPT's sequence, F frames of the reference, D width of the GPT.
+layer by layer, for the largest batch that the settings allow and clips as long as `--max-clip-seconds`. How many values
+a layer keeps was read off its code and fitted to steps measured on CPU devices in float32, which
+`tests/integration/test_memory_estimate.py` does again. A step is fullest where it turns back, before there are
+gradients, or in the update. What a GPU's libraries take beside TensorFlow is `myxtts.runtime.plan.usable_mb`'s.
 """
 
 from __future__ import annotations
@@ -70,6 +68,7 @@ class Estimate:
     optimiser: float = 0.0
     averages: float = 0.0
     activations: float
+    """At the fullest moment of a step, beyond what the gradients take."""
 
     @property
     def total(self) -> float:
@@ -152,12 +151,12 @@ def _codec(config: XTTSConfig, batch: Batch) -> float:
 
 def _gpt(config: XTTSConfig, batch: Batch) -> float:
     """Each block keeps 14.75 widths a position and the probabilities of its windows, with a quarter for dropout; the
-    block that is being traced back needs as much again, for a while."""
+    block that is being traced back has 28 widths beside, for a while."""
     model = config.model
     audio, text = batch.codes(model) + 1, batch.tokens(model) + 2
     positions = audio + text + model.conditioning_latents
     width, windows = positions * model.gpt_width, 2 / 3 * model.gpt_heads * positions**2
-    blocks = model.gpt_layers * (14.75 * width + 1.25 * windows) + 16 * width + 4 * windows
+    blocks = model.gpt_layers * (14.75 * width + 1.25 * windows) + 28 * width
     heads = audio * (model.audio_codes + 2) + text * model.text_vocab
     frames = batch.reference_seconds * FRAMES_PER_SECOND
     conditioning = model.conditioning_layers * (6.5 * frames * model.gpt_width + model.gpt_heads * frames**2)
