@@ -1,7 +1,7 @@
 """The memory that steps of a stage take beyond what stays between them, for batches of several sizes, as JSON.
 
-Start it with `ENVIRONMENT`: glibc then gives large blocks back at once, and TensorFlow keeps no pool of its own, so that
-the highest resident memory while something runs, less what is resident before, is what was alive at once.
+Start it with `ENVIRONMENT`: glibc then gives large blocks back at once, and TensorFlow keeps no pool of its own, so
+that the highest resident memory while something runs, less what is resident before, is what was alive at once.
 """
 
 from __future__ import annotations
@@ -18,21 +18,28 @@ import numpy as np
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
+from myxtts.models.aligner import CTCNetwork
 from myxtts.models.dvae import code_lengths
 from myxtts.pipeline import DeviceBatch
+from myxtts.training.memory_estimate import TOKENS_PER_SECOND
 from myxtts.training.trainer import XTTSTrainer
 
 ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "TF_ENABLE_ONEDNN_OPTS": "0"}
-TOKENS_PER_SECOND = 15
+LABELS = 60
+REFERENCE_SECONDS = 3
 _STATUS = Path("/proc/self/status")
 
 
 def main(size: str, stage: str, decoder: str, *batches: str) -> None:
     """Each of `batches` is CLIPSxSECONDS."""
-    sizes = {"decoder": decoder} if decoder else {}
+    sizes: dict[str, Any] = {"decoder": decoder} if decoder else {}
     config = XTTSConfig(model_size=size, stage=stage, discriminator_start=0, batch_size=1, **sizes)
     trainer = XTTSTrainer(config)
     trainer.start_stage(cast(Stage, stage))
+    if trainer.current_stage().takes_ctc_loss:
+        network = CTCNetwork(LABELS)
+        network.build()
+        trainer.current_stage().add_ctc_loss(network, 1.0)
     found: dict[str, Any] = {"variables_mb": _megabytes(trainer)}
     for batch in batches:
         clips, seconds = batch.split("x")
@@ -50,7 +57,7 @@ def host_batch(clips: int, seconds: float, config: XTTSConfig) -> dict[str, Any]
     random = np.random.default_rng(0)
     samples, tokens = int(seconds * SAMPLE_RATE), int(seconds * TOKENS_PER_SECOND)
     wave = (random.standard_normal((clips, samples)) * 3000).astype(np.int16)
-    reference = wave[:, : 3 * SAMPLE_RATE]
+    reference = wave[:, : REFERENCE_SECONDS * SAMPLE_RATE]
     codes = int(code_lengths(samples // 256 + 1))
     return {
         "wave": wave,
@@ -86,9 +93,5 @@ def _megabytes(trainer: XTTSTrainer) -> dict[str, float]:
     def of(variables: Any) -> float:
         return sum(float(np.prod(v.shape)) * 4 for v in variables) / 2**20
 
-    return {
-        "weights": of(stage.variables.values()),
-        "trained": of(stage.trainable_variables),
-        "optimiser": of(optimizer.variables),
-        **{part: of(getattr(trainer.model, part).weights) for part in ("dvae", "conditioning", "gpt")},
-    }
+    everything = {id(v): v for v in (*trainer.model.weights, *stage.variables.values())}
+    return {"weights": of(everything.values()), "optimiser": of(optimizer.variables)}
