@@ -1,4 +1,4 @@
-"""`python -m tests.soak --steps 20000 --minutes 120`: long runs of tiny steps, whose memory, files and threads stay flat.
+"""`python -m tests.soak --steps 20000 --minutes 120`: long runs of tiny steps; memory, files and threads stay flat.
 
 Each stage trains in a process of its own, watched from outside. Growth is the slope over the steps after the warm-up, a
 fifth of them: the first steps trace functions and fill buffers.
