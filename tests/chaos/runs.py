@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,14 +110,14 @@ class Arena:
 class Reference:
     """The uninterrupted run of a mode, stage after stage: its losses, its operations, its last weights."""
 
-    def __init__(self, arena: Arena, mode: str) -> None:
+    def __init__(self, arena: Arena, mode: str, stages: Sequence[str] = STAGES) -> None:
         self.losses: Losses = {}
         self.operations: dict[str, dict[str, int]] = {}
         self.seconds: dict[str, float] = {}
         self._weights: dict[str, bytes] = {}
         shutil.rmtree(arena.place, ignore_errors=True)
         make_ljspeech(arena.corpus, 12)
-        for stage in STAGES:
+        for stage in stages:
             shutil.copytree(arena.place, arena.origin / mode / f"before-{stage}")
             began = time.monotonic()
             ending = arena.ended(arena.start(arena.command(mode, stage)))

@@ -165,7 +165,7 @@ def _many(folder: Path, options: argparse.Namespace) -> int:
         total = Found(**{**{k: v for k, v in known.items() if k != "seed"}, "by_target": Counter(known["by_target"])})
     print(f"seed {options.seed}, from input {total.inputs} on; summary: {options.out}", flush=True)
     while total.inputs < options.inputs and time.monotonic() - began < 60 * options.minutes:
-        end = min(options.inputs, total.inputs + 2000)
+        end = min(options.inputs, total.inputs + 500)
         for share in run_share(folder, options.seed, options.targets, total.inputs, end):
             total.inputs += share.inputs
             total.refused += share.refused
