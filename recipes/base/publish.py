@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from pathlib import Path
 
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.synthesis.litert.export import export_litert
