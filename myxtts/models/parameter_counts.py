@@ -12,6 +12,7 @@ from myxtts.config.model import ModelConfig
 
 _MELS = 80
 _PERCEIVER_HEAD = 64
+_VOICE_CHANNELS = 192
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,16 @@ def _dvae(model: ModelConfig) -> Count:
     width, codes, code_width = model.dvae_width, model.audio_codes, model.dvae_code_width
     encoder = _conv(_MELS, width // 2, 3) + _conv(width // 2, width, 3) + 3 * _residual(width)
     codebook = 2 * codes * code_width + 2 * codes + 1
-    return Count(encoder + _conv(width, code_width) + _mel_maker(width, code_width), codebook + 2 * _MELS)
+    made = _mel_maker(width, code_width) + _voiced(model) + _voice_encoder(model)
+    return Count(encoder + _conv(width, code_width) + made, codebook + 2 * _MELS)
 
 
 def _mel_decoder(model: ModelConfig) -> Count:
     width = model.dvae_width
     reader = model.text_vocab * width + 2 * _conv(width, width, 5)
     mixed = 3 * width**2 + 5 * model.gpt_width * width + 2 * _residual(width)
-    return Count(reader + mixed + _mel_maker(width, model.dvae_code_width), 2 * _MELS)
+    made = _mel_maker(width, model.dvae_code_width) + _voiced(model) + model.mel_frame_blocks * _residual(width // 2)
+    return Count(reader + mixed + made, 2 * _MELS)
 
 
 def _hifigan(model: ModelConfig) -> Count:
@@ -126,6 +129,22 @@ def _mel_maker(width: int, code_width: int) -> int:
     """The DVAE's decoder."""
     up = _conv(width, width, 3) + _conv(width, width // 2, 3)
     return _conv(code_width, width) + 3 * _residual(width) + up + _conv(width // 2, _MELS)
+
+
+def _voice_encoder(model: ModelConfig) -> int:
+    if not model.voice_width:
+        return 0
+    return (
+        _conv(_MELS, _VOICE_CHANNELS, 5)
+        + 3 * _conv(_VOICE_CHANNELS, _VOICE_CHANNELS, 5)
+        + _conv(2 * _VOICE_CHANNELS, model.voice_width)
+    )
+
+
+def _voiced(model: ModelConfig) -> int:
+    """What tells a decoder of codes the voice."""
+    width = model.dvae_width
+    return 3 * _conv(model.voice_width, 2 * width) + _conv(model.voice_width, width) if model.voice_width else 0
 
 
 _PARTS = {

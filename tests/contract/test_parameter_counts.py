@@ -17,6 +17,7 @@ from myxtts.training import memory_estimate
 from myxtts.training.stages import codec
 
 ODD = {"gpt_layers": 2, "gpt_width": 96, "gpt_heads": 3, "text_vocab": 77, "dvae_width": 48, "decoder_width": 64}
+MANY_VOICES = {**ODD, "voice_width": 10, "mel_frame_blocks": 2}
 
 
 def built(layer: Any) -> Count:
@@ -27,9 +28,9 @@ def built(layer: Any) -> Count:
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("sizes", [{"model_size": "tiny"}, {"model_size": "tiny", **ODD}], ids=["tiny", "odd"])
+@pytest.mark.parametrize("sizes", [{}, ODD, MANY_VOICES], ids=["tiny", "odd", "many voices"])
 def test_a_part_has_as_many_numbers_as_its_sizes_say(part: str, sizes: dict[str, Any]) -> None:
-    model = ModelConfig(**sizes)
+    model = ModelConfig(model_size="tiny", **sizes)
 
     assert built(PARTS[part](model)) == count_of(part, model)
 
