@@ -6,6 +6,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a voice from a folder of recordings",
     "prepare": "read a corpus once, check every clip, and write shards that training reads",
     "synth": "synthesise speech from text with a trained voice",
+    "serve": "serve a voice: the speech API, a page in the browser, Home Assistant",
     "evaluate": "evaluate a voice: intelligibility, speaker similarity, naturalness",
     "demo": "make a corpus, train a voice and score it, on this machine, in half an hour",
     "demo-corpus": "synthesise a small English and Persian corpus to try things on",

@@ -1,0 +1,11 @@
+"""A voice of random weights in a folder, for servers to speak with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def main(folder: str) -> None:
+    from tests.voice_maker import make_voice
+
+    make_voice(Path(folder), ["dvae", "conditioning", "gpt"])
