@@ -114,6 +114,7 @@ def routes(serving: Serving) -> list[Route]:
         at("/v1/audio/voices", GET=voices_api.listing, POST=voices_api.add),
         at("/v1/audio/voices/{id}", DELETE=voices_api.delete),
         at("/v1/audio/voices/{id}/sample", GET=voices_api.sample),
+        at("/v1/audio/models", GET=audio_models),
         at("/v1/models", GET=models),
         at("/v1/models/{id}", GET=model),
         at("/v1/runs", GET=runs_api.listing),
@@ -152,6 +153,11 @@ def _models(serving: Serving) -> list[dict[str, object]]:
 
 async def models(request: Request) -> JSONResponse:
     return JSONResponse({"object": "list", "data": _models(request.app.state.serving)})
+
+
+async def audio_models(request: Request) -> JSONResponse:
+    """The same list as Open WebUI asks for it."""
+    return JSONResponse({"models": _models(request.app.state.serving)})
 
 
 async def model(request: Request) -> JSONResponse:

@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 PUBLIC = ("/health", "/openapi.json", "/")
 """Without a key; so are the page's own files."""
 STATIC = "/static/"
+LISTS = ("/v1/audio/voices", "/v1/audio/models")
+"""Without a key too, for Open WebUI sends none there: a nameless client sees the built-in speakers only."""
+NOBODY = ""
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
@@ -86,7 +89,7 @@ class Guard:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
             self._refuse_other_sites(scope["method"], headers)
-            scope.setdefault("state", {})["owner"] = self._owner(scope["path"], headers)
+            scope.setdefault("state", {})["owner"] = self._owner(scope["method"], scope["path"], headers)
             if self._serving.draining and scope["method"] not in ("GET", "HEAD"):
                 raise RequestError(
                     "the server is stopping",
@@ -97,9 +100,11 @@ class Guard:
                 )
         await self._app(scope, receive, send)
 
-    def _owner(self, path: str, headers: Headers) -> str:
+    def _owner(self, method: str, path: str, headers: Headers) -> str:
         if self._serving.keys is None or path in PUBLIC or path.startswith(STATIC):
             return EVERYBODY
+        if method in ("GET", "HEAD") and path in LISTS and "authorization" not in headers:
+            return NOBODY
         scheme, _, key = headers.get("authorization", "").partition(" ")
         owner = self._serving.keys.owner_of(key.strip()) if scheme.lower() == "bearer" and key else None
         if owner is None:

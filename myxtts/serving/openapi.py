@@ -152,6 +152,9 @@ def _other_paths() -> dict[str, Schema]:
     health["responses"]["503"] = _json("It is stopping.", _ref("Health"))
     kinds = ("audio/wav", "audio/flac", "audio/ogg", "audio/mpeg")
     return {
+        "/v1/audio/models": {
+            "get": _operation("The models again.", _json("The models.", _object(models=_list_of(_ref("Model")))))
+        },
         "/v1/models": {
             "get": _operation(
                 "List the models.", _json("The models.", _object(object=_STRING, data=_list_of(_ref("Model"))))

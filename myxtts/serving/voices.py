@@ -65,17 +65,17 @@ class VoiceLibrary:
         self._speakers, self._folder, self._most = speakers, folder, most
         self._added = {voice.id: voice for voice in _stored(folder)}
 
-    def listing(self) -> list[dict[str, Any]]:
+    def listing(self, *, added: bool = True) -> list[dict[str, Any]]:
         """Speakers of the voice first, then added voices by age; neither consent nor path."""
         built_in = [
             {"id": one.name, "name": one.name, "language": one.language or None, "kind": "built-in", "created_at": 0}
             for one in self._speakers.values()
         ]
-        added = [
+        clips = [
             {"id": one.id, "name": one.name, "language": one.language, "kind": "added", "created_at": one.created_at}
             for one in sorted(self._added.values(), key=lambda voice: voice.created_at)
         ]
-        return [{"object": "audio.voice", **voice} for voice in built_in + added]
+        return [{"object": "audio.voice", **voice} for voice in built_in + (clips if added else [])]
 
     def choose(self, name: str) -> Chosen:
         """By id, by name, or by one of OpenAI's names; raises `RequestError`."""

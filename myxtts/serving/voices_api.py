@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from myxtts.errors import ConfigError, MyXTTSError
 from myxtts.serving.errors import RequestError, busy
+from myxtts.serving.middleware import NOBODY
 from myxtts.serving.requests import checked_string
 from myxtts.serving.uploads import parse_form, read_body
 from myxtts.serving.voices import MOST_NAME
@@ -26,7 +27,8 @@ _NO_CONSENT = {"", "false", "no", "0", "none", "null", "off"}
 
 async def listing(request: Request) -> JSONResponse:
     serving: Serving = request.app.state.serving
-    return JSONResponse({"object": "list", "voices": serving.voices.listing()})
+    voices = serving.voices.listing(added=request.state.owner != NOBODY)
+    return JSONResponse({"object": "list", "voices": voices})
 
 
 async def add(request: Request) -> JSONResponse:

@@ -32,7 +32,10 @@ export function leaveRuns() {
 async function follow(id) {
   leaveRuns();
   const own = (followed = { id, abort: new AbortController() });
-  for (const button of $("run-list").querySelectorAll("button")) button.toggleAttribute("aria-current", button.textContent === id);
+  for (const button of $("run-list").querySelectorAll("button")) {
+    if (button.textContent === id) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  }
   while (followed === own) {
     try {
       const answer = await call(`/v1/runs/${encodeURIComponent(id)}/events`, { signal: own.abort.signal });
@@ -109,7 +112,9 @@ function curve({ stage, loss, validation }) {
   const card = make("div", { class: "card" }, make("h3", { text: `${t("loss")}: ${stage}` }));
   const points = [...loss, ...validation];
   if (!points.length) return card;
-  const [width, height, left, bottom] = [720, 200, 48, 26];
+  // As wide as it is shown, so that its words are as large as all others.
+  const width = Math.max(280, ($("run-curves").clientWidth || 720) - 34);
+  const [height, left, bottom] = [200, 48, 26];
   const xs = points.map(([x]) => x);
   const begun = Math.min(...xs) + 0.05 * (Math.max(...xs) - Math.min(...xs));
   const ys = points.filter(([x]) => x >= begun).map(([, y]) => y);
@@ -129,6 +134,20 @@ function curve({ stage, loss, validation }) {
   return card;
 }
 
+// A link carries no key: where there is one, the report is fetched and saved.
+async function saveReport(event) {
+  if (!sessionStorage.getItem("key")) return;
+  event.preventDefault();
+  try {
+    const link = make("a", { href: URL.createObjectURL(await (await call($("run-report").getAttribute("href"))).blob()), download: "report.html" });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (error) {
+    say($("runs-status"), error.message, "bad");
+  }
+}
+
 export function startRuns() {
+  $("run-report").addEventListener("click", saveReport);
   whenTongueChanges(() => last && followed && draw(last));
 }

@@ -102,6 +102,7 @@ async function speak() {
   offer(null);
   const spans = showWords(asked.input);
   say($("status"), t("waiting"));
+  $("words").parentElement.scrollIntoView({ block: "nearest" });
   const began = performance.now();
   const chunks = [];
   let first = null;

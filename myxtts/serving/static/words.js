@@ -8,7 +8,7 @@ export const WORDS = {
     waiting: "Waiting for the first sound…", playing: "Speaking…", done: "{seconds} s of speech; first sound after {first} s.",
     stopped: "Stopped.", copied: "The link to these settings is copied.", copyFailed: "The link is in the address bar: copying is not allowed here.",
     noAudio: "This browser cannot play sound: {reason}", offline: "The server does not answer.", noVoices: "There are no voices yet: add one under Voices.",
-    voicesTitle: "Voices", builtIn: "built in", added: "added", play: "Sample", playOf: "Play a sample of {name}", deleteOf: "Delete {name}",
+    voicesTitle: "Voices", builtIn: "built in", added: "added", play: "Play", playOf: "Play a sample of {name}", deleteOf: "Delete {name}",
     delete: "Delete", keep: "Keep", deleteAsk: "Delete the voice {name}?", deleted: "{name} is deleted.",
     addTitle: "Add a voice", addHint: "Three to thirty seconds of one person, without music or noise.", name: "Name", clip: "Clip",
     orRecord: "or record one", record: "Record", stopRecord: "Stop recording", recording: "Recording: {seconds} s",
@@ -19,7 +19,7 @@ export const WORDS = {
     report: "Report", devices: "Devices", verdicts: "Verdicts", samples: "Samples", buffer: "Buffer", stall: "Waiting for data",
     loss: "Loss", validation: "Held out", step: "Step {step} of {total}, stage {stage}", stepOnly: "Step {step}, stage {stage}", left: "left", elapsed: "elapsed", speedSteps: "steps a second",
     running: "running", finished: "finished", interrupted: "interrupted", failed: "failed", silent: "no sign of life", none: "Nothing yet.",
-    lost: "The stream broke off; trying again…", api: "API", keyTitle: "This server needs an API key", key: "API key", use: "Use it", busy: "busy {share}",
+    lost: "The stream broke off; trying again…", api: "API", keyTitle: "This server needs an API key", key: "API key", use: "Use it",
   },
   fa: {
     skip: "رفتن به متن", speak: "گفتن", voices: "صداها", runs: "آموزش‌ها", theme: "روشن یا تیره",
@@ -29,7 +29,7 @@ export const WORDS = {
     waiting: "در انتظار نخستین صدا…", playing: "در حال گفتن…", done: "{seconds} ثانیه گفتار؛ نخستین صدا پس از {first} ثانیه.",
     stopped: "متوقف شد.", copied: "پیوند این تنظیم‌ها رونوشت شد.", copyFailed: "پیوند در نوار نشانی است: رونوشت در اینجا مجاز نیست.",
     noAudio: "این مرورگر نمی‌تواند صدا پخش کند: {reason}", offline: "سرور پاسخ نمی‌دهد.", noVoices: "هنوز صدایی نیست: در «صداها» یکی بیفزایید.",
-    voicesTitle: "صداها", builtIn: "همراه برنامه", added: "افزوده", play: "نمونه", playOf: "پخش نمونه‌ای از {name}", deleteOf: "حذف {name}",
+    voicesTitle: "صداها", builtIn: "همراه برنامه", added: "افزوده", play: "پخش", playOf: "پخش نمونه‌ای از {name}", deleteOf: "حذف {name}",
     delete: "حذف", keep: "نگه داشتن", deleteAsk: "صدای {name} حذف شود؟", deleted: "{name} حذف شد.",
     addTitle: "افزودن صدا", addHint: "سه تا سی ثانیه از گفتار یک نفر، بدون موسیقی و نوفه.", name: "نام", clip: "پروندهٔ صوتی",
     orRecord: "یا ضبط کنید", record: "ضبط", stopRecord: "پایان ضبط", recording: "در حال ضبط: {seconds} ثانیه",
@@ -40,7 +40,7 @@ export const WORDS = {
     report: "گزارش", devices: "دستگاه‌ها", verdicts: "داوری‌ها", samples: "نمونه‌ها", buffer: "بافر", stall: "در انتظار داده",
     loss: "خطا", validation: "کنارگذاشته", step: "گام {step} از {total}، مرحلهٔ {stage}", stepOnly: "گام {step}، مرحلهٔ {stage}", left: "مانده", elapsed: "گذشته", speedSteps: "گام در ثانیه",
     running: "در حال اجرا", finished: "پایان‌یافته", interrupted: "نیمه‌کاره", failed: "ناموفق", silent: "بی‌نشانی از کار", none: "هنوز چیزی نیست.",
-    lost: "ارتباط قطع شد؛ دوباره تلاش می‌شود…", api: "API", keyTitle: "این سرور کلید API می‌خواهد", key: "کلید API", use: "استفاده", busy: "مشغول {share}",
+    lost: "ارتباط قطع شد؛ دوباره تلاش می‌شود…", api: "API", keyTitle: "این سرور کلید API می‌خواهد", key: "کلید API", use: "استفاده",
   },
 };
 export const LANGUAGES = "en es fr de it pt pl tr ru nl cs ar zh-cn hu ko ja hi fa".split(" ");
