@@ -75,6 +75,7 @@ SPEAKER_MEL = MelSettings(
     floor=1e-6,
 )
 """What XTTS v2's speaker encoder reads, after pre-emphasis; it adds 1e-6 before its logarithm, so take `power_mel`."""
+SPEAKER_PREEMPHASIS = 0.97
 
 
 def _hz_to_mel(hz: NDArray[np.float64], scale: str) -> NDArray[np.float64]:

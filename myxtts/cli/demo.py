@@ -264,7 +264,7 @@ def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Pat
 
     print("3/3 Speaking sentences that it never saw, and letting outside models evaluate them")
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
-    synthesizer = open_voice(run)
+    synthesizer = open_voice(run, runtime="tensorflow")
     metrics = find_metrics()
     from myxtts.data.prepare import prepare
     from myxtts.evaluation.items import held_out_items, text_items

@@ -130,9 +130,13 @@ def _title(voice: Path, synthesizer: Speaking) -> str:
 def open_evaluated(voice: Path, simulate_gpus: int) -> Speaking:
     """The voice; its codec alone where its GPT is not trained yet."""
     from myxtts.synthesis.opening import configure_device, open_voice
+    from myxtts.synthesis.voice import find_voice, is_exported
 
+    if is_exported(find_voice(voice)):
+        return open_voice(voice)
     if not is_codec_alone(voice):
-        return open_voice(voice, simulate_gpus=simulate_gpus)
+        # An export has no codec to compare with.
+        return open_voice(voice, runtime="tensorflow", simulate_gpus=simulate_gpus)
     device = configure_device(simulate_gpus)
     import tensorflow as tf
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -98,8 +98,12 @@ class SynthOptions:
     hallucination_checks: bool = True
     """Detect loops, skips and speech that does not stop, try again with another seed, and cut what stays wrong."""
 
+    runtime: Literal["litert", "tensorflow"] | None = None
+    """What computes: litert starts at once and needs little memory, tensorflow can use a GPU. By default litert where
+    it is installed; it exports the voice the first time it speaks."""
+
     simulate_gpus: int = 0
-    """Let this many CPU devices stand for GPUs."""
+    """Let this many CPU devices stand for GPUs, with TensorFlow."""
 
     debug: bool = False
     """Show the traceback of an error."""
@@ -118,7 +122,7 @@ def main(argv: list[str]) -> int:
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
     from myxtts.synthesis.opening import open_voice
 
-    synthesizer = open_voice(options.voice, simulate_gpus=options.simulate_gpus)
+    synthesizer = open_voice(options.voice, runtime=options.runtime, simulate_gpus=options.simulate_gpus)
     return speak_all(synthesizer, options, speaking, texts)
 
 
@@ -271,9 +275,7 @@ def _write_speech(options: SynthOptions, speech: Speech, number: int, count: int
     if options.timings is not None:
         write_timings(numbered(options.timings, number, count), speech.words)
     _write_report(options, speech.report, number, count)
-    # The first text of a process takes the time of compiling too.
-    compiling = ", with compiling" if number == 1 else ""
-    made = f"made in {speech.report.elapsed_s:.1f} s{compiling}"
+    made = f"made in {speech.report.elapsed_s:.1f} s"
     print(f"{path}: {speech.seconds:.1f} s of speech, {made} ({speech.report.decoder})")
 
 

@@ -2,7 +2,7 @@
 
 espeak keeps state from one utterance to the next (wave phases, noise), so that a clip would depend on what was said
 before it. Each utterance therefore runs in a freshly loaded private copy of the library with fixed random seeds: nine
-milliseconds instead of four. The copy also shares no state with the phonemizer's espeak in the same process.
+milliseconds instead of four. The copy also shares no state with the espeak that makes phonemes in the same process.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ Shapes: B clips, N latents, D width of a latent, V width of the speaker vector, 
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -17,41 +18,42 @@ import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
 from myxtts.models.fast_conv import fast_conv, pays, plain_conv
+from myxtts.models.hifigan_sizes import (
+    DILATIONS,
+    FRAMES_PER_LATENT,
+    HOP_SAMPLES,
+    RATE_RATIO,
+    RESIDUAL_KERNELS,
+    UPSAMPLING,
+    frames_of_latents,
+)
 from myxtts.models.layers import float32_layers, on_cpu
 
-INPUT_SAMPLE_RATE = 22050
-OUTPUT_SAMPLE_RATE = 24000
-FRAMES_PER_LATENT = 4
-UPSAMPLING = (8, 8, 2, 2)
-HOP_SAMPLES = math.prod(UPSAMPLING)
-RESIDUAL_KERNELS = (3, 7, 11)
-DILATIONS = (1, 3, 5)
 SLOPE = 0.1
 LAST_SLOPE = 0.01
-RATE_RATIO = OUTPUT_SAMPLE_RATE / INPUT_SAMPLE_RATE
-
-
-def _reach_frames() -> int:
-    """How far the layers see to each side: the widest kernels of a stage at its rate, and its upsampling's one step."""
-    block_steps = sum((RESIDUAL_KERNELS[-1] - 1) // 2 * (dilation + 1) for dilation in DILATIONS)
-    reach, steps_a_frame = 3.0, 1
-    for rate in UPSAMPLING:
-        reach += 1 / steps_a_frame
-        steps_a_frame *= rate
-        reach += block_steps / steps_a_frame
-    return math.ceil(reach + 3 / steps_a_frame)
-
-
-REACH_FRAMES = _reach_frames()
 
 # PyTorch's default for convolutions, which HiFi-GAN's depth is tuned to: uniform within 1 / sqrt(fan in).
 _KERNEL_INIT = {"scale": 1.0 / 3.0, "mode": "fan_in", "distribution": "uniform"}
 
 
+_portable = False
+
+
+@contextmanager
+def portable_convolutions() -> Iterator[None]:
+    """Calls in here are traced with operations that another runtime has too."""
+    global _portable
+    _portable = True
+    try:
+        yield
+    finally:
+        _portable = False
+
+
 def frames_of(latents: Any) -> Any:
     """24 kHz frames of so many latents (int, or an integer tensor)."""
     if isinstance(latents, int):
-        return math.floor(latents * FRAMES_PER_LATENT * RATE_RATIO)
+        return frames_of_latents(latents)
     exact = tf.cast(latents * FRAMES_PER_LATENT, tf.float64) * tf.constant(RATE_RATIO, tf.float64)
     return tf.cast(tf.floor(exact), tf.int32)
 
@@ -82,7 +84,7 @@ class Conv(keras.layers.Layer):  # type: ignore[misc]
         kernel = tf.convert_to_tensor(self.kernel)
         if training and self.dilation > 1:
             made_B1TC = _folded_conv(x_B1TC, kernel, self.dilation)
-        elif training or not on_cpu(self.kernel):
+        elif training or _portable or not on_cpu(self.kernel):
             made_B1TC = tf.nn.conv2d(x_B1TC, kernel, 1, "SAME", dilations=self.dilation)
         elif pays(kernel) and kernel.dtype == tf.float32:
             made_B1TC = fast_conv(x_B1TC, kernel, self.dilation)
@@ -113,7 +115,7 @@ class Upsample(keras.layers.Layer):  # type: ignore[misc]
         batch, time = tf.shape(x_B1TC)[0], tf.shape(x_B1TC)[2]
         padded = tf.pad(x_B1TC, [[0, 0], [0, 0], [1, 1], [0, 0]])
         kernel = tf.convert_to_tensor(self.kernel)
-        if training or not on_cpu(self.kernel):
+        if training or _portable or not on_cpu(self.kernel):
             phases = tf.nn.conv2d(padded, kernel, 1, "VALID")
         else:
             phases = plain_conv(padded, kernel, "VALID")
@@ -220,7 +222,8 @@ class HiFiGAN(keras.layers.Layer):  # type: ignore[misc]
         lengths_B: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Waves of what `to_output_rate` made; each sample depends on no frame further away than `REACH_FRAMES`."""
+        """Waves of what `to_output_rate` made; each sample depends on no frame further away than
+        `hifigan_sizes.REACH_FRAMES`."""
         x = tf.cast(frames_BTD, self.compute_dtype)[:, None]
         x = self.into(_masked(x, _time_mask(x, lengths_B)), training=training) + self.speaker(speaker_BV)[:, None, None]
         for stage in self.stages:

@@ -14,13 +14,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from myxtts.audio.mel import SPEAKER_MEL, MelSpectrogram
+from myxtts.audio.mel import SPEAKER_MEL, SPEAKER_PREEMPHASIS, MelSpectrogram
 from myxtts.config.model import ModelConfig
 from myxtts.models.layers import float32_layers
 
 SAMPLE_RATE = SPEAKER_MEL.sample_rate
 MEL_CHANNELS = SPEAKER_MEL.n_mels
-PREEMPHASIS = 0.97
 WIDTHS = (32, 64, 128, 256)
 BLOCKS = (3, 4, 6, 3)
 SQUEEZE = 8
@@ -149,7 +148,10 @@ class SpeakerEncoder(keras.layers.Layer):  # type: ignore[misc]
     def call(self, wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         if wave_lengths_B is None:
             wave_lengths_B = tf.fill([tf.shape(wave_BS)[0]], tf.shape(wave_BS)[1])
-        mel_BTF, lengths_B = log_mel(wave_BS, wave_lengths_B)
+        return self.from_log_mel(*log_mel(wave_BS, wave_lengths_B), training=training)
+
+    def from_log_mel(self, mel_BTF: tf.Tensor, lengths_B: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Vectors of what `log_mel` made."""
         x = tf.transpose(_instance_norm(mel_BTF, lengths_B), [0, 2, 1])[..., None]
         mask_B1T1 = tf.sequence_mask(lengths_B, tf.shape(x)[2], dtype=x.dtype)[:, None, :, None]
         x = self.into_norm(tf.nn.relu(self.into(_edged(x, mask_B1T1))), training=training)
@@ -166,7 +168,7 @@ def log_mel(wave_BS: tf.Tensor, wave_lengths_B: tf.Tensor) -> tuple[tf.Tensor, t
     """Log mel [B, T, F] of the pre-emphasised wave, and the frames of each row."""
     before_BS = tf.concat([wave_BS[:, 1:2], wave_BS[:, :-1]], axis=1)
     mel = MelSpectrogram(SPEAKER_MEL, whole=True)
-    power_BTF, lengths_B = mel.power_mel(wave_BS - PREEMPHASIS * before_BS, wave_lengths_B)
+    power_BTF, lengths_B = mel.power_mel(wave_BS - SPEAKER_PREEMPHASIS * before_BS, wave_lengths_B)
     return tf.math.log(power_BTF + 1e-6), lengths_B
 
 

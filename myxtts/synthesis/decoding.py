@@ -7,7 +7,7 @@ S samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,15 +18,10 @@ from myxtts.audio.griffin_lim import GriffinLim
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.audio.postfilter import Postfilter
 from myxtts.models.dvae import DVAE
-from myxtts.models.hifigan import (
-    HOP_SAMPLES,
-    OUTPUT_SAMPLE_RATE,
-    REACH_FRAMES,
-    HiFiGAN,
-    frames_of,
-    to_output_rate,
-)
+from myxtts.models.hifigan import HiFiGAN
+from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
 from myxtts.synthesis.speech_model import CheckedCodes, Wave
 
@@ -50,41 +45,18 @@ class HiFiGANDecoder:
         self._device = device
         # Any length from the start: tracing takes seconds.
         shapes = [tf.TensorSpec([1, None, hifigan.latent_width]), tf.TensorSpec([1, hifigan.speaker_width])]
-        self._run = tf.function(hifigan.from_frames, input_signature=shapes, autograph=False)
+        self._compiled = tf.function(hifigan.from_frames, input_signature=shapes, autograph=False)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
         return self.streaming(speaker_V).add(stretched(made.latents_ND, speed), last=True)
 
     def streaming(self, speaker_V: Any) -> StreamingHiFiGAN:
         """A decoder for latents that are still being generated."""
-        return StreamingHiFiGAN(self._run, speaker_V, self._device)
+        return StreamingHiFiGAN(self._run, speaker_V)
 
-
-class StreamingHiFiGAN:
-    """Decodes each part of the latents together with its receptive field: the parts make up the whole."""
-
-    def __init__(self, run: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], speaker_V: Any, device: str | None) -> None:
-        self._run, self._device = run, device
-        self._speaker_1V = np.asarray(speaker_V, np.float32)[None]
-        self._latents: list[NDArray[np.float32]] = []
-        self._decoded_frames = 0
-
-    def add(self, latents_ND: NDArray[np.float32], *, last: bool) -> Wave:
-        """The samples that no later latent can change; with the last latents, all that are left."""
-        self._latents.append(latents_ND)
-        known_ND = np.concatenate(self._latents)
+    def _run(self, frames_1TD: NDArray[np.float32], speaker_1V: NDArray[np.float32]) -> NDArray[np.float32]:
         with tf.device(self._device):
-            frames_TD = to_output_rate(tf.constant(known_ND[None]))[0]
-            # Between the last two latents, and behind them, frames wait for the next latent.
-            known = len(frames_TD) if last else frames_of(max(0, len(known_ND) - 1))
-            end = known if last else known - REACH_FRAMES
-            if end <= self._decoded_frames:
-                return np.zeros(0, np.float32)
-            begin = max(0, self._decoded_frames - REACH_FRAMES)
-            wave_S = self._run(frames_TD[None, begin:known], tf.constant(self._speaker_1V))[0].numpy()
-        part = wave_S[(self._decoded_frames - begin) * HOP_SAMPLES : (end - begin) * HOP_SAMPLES]
-        self._decoded_frames = end
-        return np.asarray(part, np.float32)
+            return np.asarray(self._compiled(tf.constant(frames_1TD), tf.constant(speaker_1V))[0].numpy(), np.float32)
 
 
 class CodecDecoder:

@@ -31,7 +31,8 @@ from myxtts.models.decode_step import (
 )
 from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
-from myxtts.synthesis.sampling import SamplingTensors, penalise, per_row, random_numbers, sample, sampling_tensors
+from myxtts.synthesis.numpy_sampling import per_row
+from myxtts.synthesis.sampling import SamplingTensors, penalise, random_numbers, sample, sampling_tensors
 from myxtts.synthesis.speech_model import Generated
 
 GROWTH = 64

@@ -6,14 +6,13 @@ Coqui's: repetition penalty, temperature, top-k, top-p. Sizes: B batch, V vocabu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from myxtts.config.speaking import Sampling
-from myxtts.errors import ConfigError
+from myxtts.runtime.philox import stateless_uniform
 
 
 class SamplingTensors(NamedTuple):
@@ -33,21 +32,9 @@ def sampling_tensors(sampling: Sampling, vocabulary: int) -> SamplingTensors:
     )
 
 
-def per_row(name: str, value: int | Sequence[int], batch: int) -> np.ndarray:
-    """One number for each text of the batch; `name` is for the error."""
-    rows = np.asarray(value, np.int32)
-    if rows.ndim == 0:
-        rows = np.full(batch, rows, np.int32)
-    if rows.shape != (batch,):
-        raise ConfigError(
-            f"{name} has the shape {rows.shape} for a batch of {batch}", hint="give one number, or one for each text"
-        )
-    return rows
-
-
 def random_numbers(seeds_B: np.ndarray, count: int) -> tf.Tensor:
     """[count, B, 1] numbers in [0, 1); a row depends on its own seed alone, not on the batch around it."""
-    return tf.stack([tf.random.stateless_uniform([count, 1], [seed, 0]) for seed in seeds_B.tolist()], 1)
+    return tf.constant(np.stack([stateless_uniform(count, seed) for seed in seeds_B.tolist()], 1)[:, :, None])
 
 
 def penalise(logits_BV: tf.Tensor, penalty_BV: tf.Tensor) -> tf.Tensor:

@@ -32,6 +32,7 @@ from myxtts.models.weights import (
     save_arrays,
     save_weights,
 )
+from myxtts.synthesis.litert import folder as litert
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import SPEAKERS_FILE, Speaker, load_speakers
 from myxtts.text.tokenizer import Tokenizer, load_tokenizer
@@ -79,7 +80,7 @@ def find_voice(name: str | Path) -> Path:
     """
     given = Path(name)
     for folder in (given, given / VOICE_FOLDER):
-        if (folder / MANIFEST_FILE).is_file():
+        if (folder / MANIFEST_FILE).is_file() or is_exported(folder):
             return folder
     if given.exists():
         raise CheckpointError(
@@ -96,12 +97,32 @@ def find_voice(name: str | Path) -> Path:
 
 def voices_in(folder: Path) -> list[Path]:
     """Runs and voice folders directly inside of a folder, by name."""
-    manifests = {*folder.glob(f"*/{MANIFEST_FILE}"), *folder.glob(f"*/{VOICE_FOLDER}/{MANIFEST_FILE}")}
+    manifests = {
+        path
+        for name in (MANIFEST_FILE, litert.MANIFEST_FILE)
+        for path in (*folder.glob(f"*/{name}"), *folder.glob(f"*/{VOICE_FOLDER}/{name}"))
+    }
     return sorted(folder / path.relative_to(folder).parts[0] for path in manifests)
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a voice folder has LiteRT files instead of weights: it speaks, and cannot be trained on."""
+    return (folder / litert.MANIFEST_FILE).is_file() and not (folder / MANIFEST_FILE).is_file()
+
+
+def refuse_exported(folder: Path) -> None:
+    """Raise `CheckpointError` where weights are needed and the folder has none."""
+    if is_exported(folder):
+        raise CheckpointError(
+            f"{folder} was exported for speaking with LiteRT and has no weights",
+            hint="name the run or the voice folder that it was exported from",
+        )
 
 
 def voice_manifest(folder: Path) -> VoiceManifest:
     """What the folder's manifest says; the defaults, with no parts, where there is no voice yet."""
+    if is_exported(folder):
+        return litert.read_manifest(folder).voice
     if not (folder / MANIFEST_FILE).is_file():
         return VoiceManifest()
     stored = read_manifest(folder)
@@ -125,7 +146,7 @@ def read_voice(folder: Path) -> Voice:
         manifest=voice_manifest(folder),
         config=read_voice_config(folder),
         tokenizer=read_voice_tokenizer(folder),
-        sha256=read_manifest(folder).sha256,
+        sha256=litert.read_manifest(folder).voice_sha256 if is_exported(folder) else read_manifest(folder).sha256,
         speakers=load_speakers(folder),
     )
 
@@ -170,6 +191,7 @@ def build_parts(config: ModelConfig, parts: Iterable[str]) -> SimpleNamespace:
 
 def load_parts(folder: Path, model: Any) -> tuple[str, ...]:
     """Fill the parts that the folder has, strictly, and return their names."""
+    refuse_exported(folder)
     parts = voice_manifest(folder).parts
     assign(read_arrays(folder), [variable for part in parts for variable in getattr(model, part).weights])
     return parts
@@ -182,6 +204,7 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
     32 as before. Raises `CheckpointError` where what was written is not what is read back.
     """
     folder = find_voice(source)
+    refuse_exported(folder)
     manifest, config, tokenizer = voice_manifest(folder), read_voice_config(folder), read_voice_tokenizer(folder)
     # Settings of the training would tell of folders on the machine that trained it.
     kept = XTTSConfig(

@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from babel.dates import get_month_names
-from babel.numbers import get_currency_name
 
 from myxtts.text import numbers, tables
 from myxtts.text.languages import Language, find_language
@@ -217,6 +215,8 @@ def _month(month: int, year: int, code: str) -> str:
     # A Persian date before 1600 is of the Iranian calendar.
     if code == "fa" and year < 1600:
         return tables.JALALI_MONTHS[month - 1]
+    from babel.dates import get_month_names  # a tenth of a second, and few texts need it
+
     return str(get_month_names("wide", locale=code)[month]).lower()
 
 
@@ -236,6 +236,8 @@ def _currency(sign: str, count: int, code: str) -> str:
     if one_many is not None:
         return one_many[0 if count == 1 else 1]
     locale = "zh" if code == "zh-cn" else code
+    from babel.numbers import get_currency_name
+
     return str(get_currency_name(tables.CURRENCY_CODES[sign], count=count, locale=locale)).lower()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from num2words import num2words
 
 from myxtts.text.languages import find_language
 
@@ -73,7 +72,7 @@ def _cardinal(number: int, code: str) -> str:
         return _chinese(number)
     if code == "hi":
         return _hindi(number)
-    words = str(num2words(number, lang=find_language(code).numbers)).replace(",", "")
+    words = _in_words(number, find_language(code).numbers).replace(",", "")
     return " ".join(_TURKISH_LONGEST_FIRST.findall(words)) if code == "tr" else words
 
 
@@ -118,7 +117,7 @@ def ordinal(number: int, language: str) -> str:
     if code == "cs":
         return _CZECH_ORDINALS[number] if number < len(_CZECH_ORDINALS) else cardinal(number, code)
     try:
-        words = str(num2words(number, lang=find_language(code).numbers, to="ordinal")).replace(",", "")
+        words = _in_words(number, find_language(code).numbers, to="ordinal").replace(",", "")
     except (NotImplementedError, ValueError, KeyError, IndexError, OverflowError):
         return cardinal(number, code)
     return words or cardinal(number, code)
@@ -158,5 +157,11 @@ def year(number: int, language: str) -> str:
     """A year; English and German read most of them in two halves."""
     code = find_language(language).code
     if code in ("en", "de") and 1100 <= number <= 2099 and not 2000 <= number <= 2009:
-        return str(num2words(number, lang=code, to="year"))
+        return _in_words(number, code, to="year")
     return cardinal(number, code)
+
+
+def _in_words(number: int, language: str | None, to: str = "cardinal") -> str:
+    from num2words import num2words  # a tenth of a second, and most texts have no numbers
+
+    return str(num2words(number, lang=language, to=to))

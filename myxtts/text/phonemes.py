@@ -8,16 +8,14 @@ costs about 150 microseconds. espeak is not thread-safe: a lock checks it.
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
-from myxtts.errors import MissingDependencyError
+from myxtts.text import espeak
 from myxtts.text.languages import find_language
 
 PUNCTUATION = ",;:.!?¡¿-()\"'"
@@ -48,13 +46,8 @@ _VOICE_OF_SCRIPT = {
     "han": "cmn",
 }
 _SHAPELESS = "\ufe0e\ufe0f\u200d"
-_FLAG = re.compile(r"\([^)]*\)")
 
-# phonemizer warns of every word that it reads as several, which is no fault.
-_phonemizer_logger = logging.getLogger(f"{__name__}.phonemizer")
-_phonemizer_logger.setLevel(logging.ERROR)
 _lock = threading.Lock()
-_backends: dict[str, Any] = {}
 _cache: dict[tuple[str, str], str] = {}
 
 
@@ -194,11 +187,7 @@ def _script(sign: str) -> str | None:
 def _speak(voice: str, runs: list[str]) -> dict[tuple[str, str], str]:
     """Sounds of some runs of words, which are then in the cache too."""
     with _lock:
-        backend = _backends.get(voice)
-        if backend is None:
-            backend = _backends[voice] = _open_voice(voice)
-        spoken = backend.phonemize(runs, strip=True)
-    new = {(voice, run): " ".join(_clean(ipa, voice).split()) for run, ipa in zip(runs, spoken, strict=True)}
+        new = {(voice, run): " ".join(_clean(espeak.ipa(run, voice), voice).split()) for run in runs}
     if len(_cache) + len(new) > _CACHED_RUNS:
         _cache.clear()
     _cache.update(new)
@@ -207,29 +196,6 @@ def _speak(voice: str, runs: list[str]) -> dict[tuple[str, str], str]:
 
 def _clean(sounds: str, voice: str) -> str:
     """espeak's IPA without its slips: a Persian uvular named q1, and full stops that are no punctuation."""
-    sounds = _FLAG.sub("", sounds)
     if voice == "cmn":
         return sounds.replace(".", "\u0323")
     return re.sub(r"[0-9.]", "", sounds.replace("q1", "ɢ"))
-
-
-def _open_voice(voice: str) -> Any:
-    try:
-        import espeakng_loader
-        from phonemizer.backend import EspeakBackend
-        from phonemizer.backend.espeak.wrapper import EspeakWrapper
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"phonemes need {error.name}, which is not installed",
-            hint="pip install phonemizer-fork espeakng-loader, or choose --text-frontend characters",
-        ) from error
-    EspeakWrapper.set_library(espeakng_loader.get_library_path())
-    EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
-    return EspeakBackend(
-        voice,
-        preserve_punctuation=False,
-        with_stress=True,
-        language_switch="remove-flags",
-        words_mismatch="ignore",
-        logger=_phonemizer_logger,
-    )

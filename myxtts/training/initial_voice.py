@@ -34,6 +34,7 @@ from myxtts.synthesis.voice import (
     find_voice,
     read_voice_config,
     read_voice_tokenizer,
+    refuse_exported,
     voice_manifest,
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
@@ -72,6 +73,7 @@ def read_initial(path: str | Path, run_dir: str | Path | None = None) -> Initial
     if run_dir is not None and (begun := _as_begun(path, RunFolder(run_dir))):
         return begun
     folder = find_voice(path)
+    refuse_exported(folder)
     manifest = voice_manifest(folder)
     model, tokenizer = read_voice_config(folder).model, read_voice_tokenizer(folder)
     parts = _in_order(manifest.parts)

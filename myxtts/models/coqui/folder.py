@@ -19,7 +19,7 @@ from myxtts.models.coqui import gpt, hifigan, speaker
 from myxtts.models.coqui.dvae import dvae_weights
 from myxtts.models.coqui.mapping import Weights, under
 from myxtts.models.coqui.reader import read_pth, state_dict
-from myxtts.models.hifigan import HOP_SAMPLES, INPUT_SAMPLE_RATE, OUTPUT_SAMPLE_RATE
+from myxtts.models.hifigan_sizes import HOP_SAMPLES, INPUT_SAMPLE_RATE, OUTPUT_SAMPLE_RATE
 
 XTTS_SAMPLING: dict[str, Any] = {"temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0}
 NEEDED = ("model.pth", "dvae.pth", "config.json", "vocab.json")

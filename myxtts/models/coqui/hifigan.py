@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from myxtts.models.coqui.mapping import Rule, Weights, pointwise, translate, with_bias
-from myxtts.models.hifigan import DILATIONS, RESIDUAL_KERNELS, UPSAMPLING
+from myxtts.models.hifigan_sizes import DILATIONS, RESIDUAL_KERNELS, UPSAMPLING
 
 PREFIX = "hifigan_decoder.waveform_decoder."
 # Magnitude and direction of a normalised weight: PyTorch's names since 2.1, and the older ones of published files.

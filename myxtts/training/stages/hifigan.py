@@ -26,7 +26,8 @@ from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import MEL_WEIGHT, Discriminators
 from myxtts.models.dvae import DVAE, code_lengths
 from myxtts.models.gpt import GPT
-from myxtts.models.hifigan import OUTPUT_SAMPLE_RATE, HiFiGAN, samples_of
+from myxtts.models.hifigan import HiFiGAN, samples_of
+from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder

@@ -1,0 +1,64 @@
+"""From generated codes and latents to waves with an exported voice's networks; see `myxtts.synthesis.decoding`.
+
+Shapes: N codes, D width of a latent, C width of a code vector, T mel frames, M mel channels, V speaker vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.mel import SAMPLE_RATE
+from myxtts.audio.numpy_mel import griffin_lim
+from myxtts.audio.postfilter import Postfilter
+from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
+from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
+from myxtts.synthesis.joining import stretched
+from myxtts.synthesis.litert.network import Array, Network
+from myxtts.synthesis.speech_model import CheckedCodes, Wave
+
+Floats = NDArray[np.float32]
+
+
+class LiteRTMelDecoder:
+    """Codes to mel by the DVAE's decoder or the mel decoder, and phases by Griffin-Lim."""
+
+    sample_rate = SAMPLE_RATE
+
+    def __init__(self, network: Network, codebook_KC: Floats, postfilter: Postfilter, *, reads_latents: bool) -> None:
+        """`reads_latents` for a mel decoder, which reads text too where the codes come with their tokens."""
+        self._network, self._codebook_KC, self._postfilter = network, codebook_KC, postfilter
+        self._reads_latents = reads_latents
+        self.name = "mel decoder and Griffin-Lim" if reads_latents else "DVAE and Griffin-Lim"
+
+    def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
+        inputs: list[Array] = [self._codebook_KC[made.codes_N][None]]
+        if self._reads_latents:
+            inputs.append(np.ascontiguousarray(made.latents_ND[None], np.float32))
+            if len(made.spoken_token_N):
+                inputs += [np.asarray([text_tokens], np.int32), np.asarray(made.spoken_token_N[None], np.int32)]
+        [mel_1TM] = self._network(*inputs)
+        return griffin_lim(stretched(self._postfilter.apply(mel_1TM[0]), speed))
+
+
+class LiteRTHiFiGAN:
+    """The trained vocoder of the GPT's latents and the speaker vector."""
+
+    sample_rate = OUTPUT_SAMPLE_RATE
+    name = "HiFi-GAN"
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
+        return self.streaming(speaker_V).add(stretched(made.latents_ND, speed), last=True)
+
+    def streaming(self, speaker_V: Floats | None) -> StreamingHiFiGAN:
+        """A decoder for latents that are still being generated."""
+        return StreamingHiFiGAN(self._run, speaker_V)
+
+    def _run(self, frames_1TD: Floats, speaker_1V: Floats) -> Floats:
+        [wave_1S] = self._network(frames_1TD, speaker_1V)
+        return np.asarray(wave_1S[0], np.float32)

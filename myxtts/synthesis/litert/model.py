@@ -1,0 +1,205 @@
+"""The networks of an exported voice, behind the interface of `myxtts.synthesis.speech_model`. No TensorFlow.
+
+Sizes in names: B texts, L latents, U text tokens, N codes, D width, V speaker vector, T mel frames, M mel channels.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from myxtts.audio.io import resampled
+from myxtts.audio.mel import CONDITIONING_MEL, SAMPLE_RATE, SPEAKER_MEL, SPEAKER_PREEMPHASIS
+from myxtts.audio.numpy_mel import log_mel, power_mel
+from myxtts.audio.postfilter import Postfilter
+from myxtts.config.speaking import Sampling
+from myxtts.errors import CheckpointError, ConfigError
+from myxtts.synthesis.decode_batch import DecodeBatch, RowStep
+from myxtts.synthesis.litert import layout
+from myxtts.synthesis.litert.decoding import LiteRTHiFiGAN, LiteRTMelDecoder
+from myxtts.synthesis.litert.folder import check_files, read_manifest, read_tables
+from myxtts.synthesis.litert.gpt import LiteRTGPT
+from myxtts.synthesis.litert.network import Network
+from myxtts.synthesis.numpy_sampling import per_row
+from myxtts.synthesis.references import VoiceLatents
+from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, Wave
+from myxtts.synthesis.voice import Voice
+
+Floats = NDArray[np.float32]
+
+WIDE = 512
+"""Width of a GPT from which several threads are worth what waiting for each other costs."""
+MOST_THREADS = 4
+
+
+class LiteRTModel:
+    """One voice on the CPU."""
+
+    codec = None
+
+    def __init__(self, voice: Voice, networks: dict[str, Network], tables: dict[str, Floats]) -> None:
+        config, manifest = voice.config.model, voice.manifest
+        segments = [networks[layout.gpt_segment(number)] for number in range(config.gpt_layers + 1)]
+        self.gpt = LiteRTGPT(config, segments, tables, manifest.alignment_heads)
+        self._conditioning = networks[layout.CONDITIONING]
+        self._speaker_encoder = networks.get(layout.SPEAKER_ENCODER)
+        self._mel_norms_M = tables.get("conditioning_scale")
+        self._decoder: LiteRTHiFiGAN | LiteRTMelDecoder
+        part = layout.mel_decoder_of(manifest.parts)
+        if part is None:
+            self._decoder = LiteRTHiFiGAN(networks[layout.HIFIGAN])
+        else:
+            gains_M = manifest.postfilter.get(part, np.ones(len(tables["mel_shift"])))
+            postfilter = Postfilter(gains_M, tables["mel_shift"], tables["mel_scale"])
+            reads_latents = part == "mel_decoder"
+            network = networks[layout.MEL_DECODER if reads_latents else layout.DVAE]
+            self._decoder = LiteRTMelDecoder(network, tables["codebook"], postfilter, reads_latents=reads_latents)
+
+    @classmethod
+    def load(cls, folder: Path, voice: Voice, *, threads: int | None = None) -> LiteRTModel:
+        """Check all files of an exported folder and open them; raises `CheckpointError` for what does not fit."""
+        config, manifest = voice.config.model, voice.manifest
+        exported = read_manifest(folder)
+        wanted = layout.networks(config, manifest)
+        if missing := wanted.keys() - exported.files.keys():
+            raise CheckpointError(f"{folder} has no {min(missing)}", hint="export the voice again")
+        check_files(folder, exported)
+        if threads is None:
+            threads = 1 if config.gpt_width <= WIDE else min(MOST_THREADS, os.cpu_count() or 1)
+        tables = read_tables(folder, layout.tables(config, manifest.parts))
+        networks = {name: Network(folder / name, sizes, threads=threads) for name, sizes in wanted.items()}
+        return cls(voice, networks, tables)
+
+    @property
+    def sample_rate(self) -> int:
+        return self._decoder.sample_rate
+
+    @property
+    def decoder_name(self) -> str:
+        return self._decoder.name
+
+    @property
+    def max_codes(self) -> int:
+        return self.gpt.config.max_audio_tokens
+
+    def new_batch(self) -> DecodeBatch:
+        """An empty batch for texts that join and leave at any step."""
+        return DecodeBatch(self.gpt)
+
+    def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
+        """The mean of the latents over windows as long as training's, as XTTS v2 does it."""
+        mels = [log_mel(window, CONDITIONING_MEL, self._mel_norms_M) for window in windows]
+        latents_BLD = np.concatenate([self._conditioning(mel_TM[None])[0] for mel_TM in mels])
+        speaker_V = None
+        if self._speaker_encoder is not None:
+            waves = [resampled(clip, SAMPLE_RATE, SPEAKER_MEL.sample_rate) for clip in clips]
+            vectors = [self._speaker_encoder(_speaker_mel(wave)[None])[0][0] for wave in waves]
+            speaker_V = np.asarray(np.mean(vectors, axis=0), np.float32)
+        return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
+
+    def generate(
+        self,
+        latents_BLD: Any,
+        text_BU: Any,
+        text_lengths_B: Any,
+        *,
+        sampling: Sampling | None = None,
+        seeds: int | Sequence[int] = 0,
+        max_codes: int | Sequence[int] | None = None,
+    ) -> Generated:
+        """See `CodeGenerator.generate`."""
+        parts = self.stream(
+            latents_BLD,
+            text_BU,
+            text_lengths_B,
+            chunk=self.max_codes + 1,
+            sampling=sampling,
+            seeds=seeds,
+            max_codes=max_codes,
+        )
+        nothing = [_Made() for _ in np.asarray(text_lengths_B)]
+        return next(parts, self._generated(nothing))
+
+    def stream(
+        self,
+        latents_BLD: Any,
+        text_BU: Any,
+        text_lengths_B: Any,
+        *,
+        chunk: int,
+        sampling: Sampling | None = None,
+        seeds: int | Sequence[int] = 0,
+        max_codes: int | Sequence[int] | None = None,
+    ) -> Iterator[Generated]:
+        """See `CodeGenerator.stream`."""
+        if chunk < 1:
+            raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
+        count, batch = len(text_BU), self.new_batch()
+        latents_BLD = np.broadcast_to(np.asarray(latents_BLD, np.float32), (count, *np.shape(latents_BLD)[1:]))
+        limits_B = per_row("max_codes", self.max_codes if max_codes is None else max_codes, count)
+        seeds_B = per_row("seeds", seeds, count)
+        places = {}
+        for place, text_U in enumerate(np.asarray(text_BU)):
+            if limits_B[place] > 0:
+                ids, limit = text_U[: text_lengths_B[place]].tolist(), int(limits_B[place])
+                row = batch.join(latents_BLD[place], ids, sampling=sampling, seed=int(seeds_B[place]), max_codes=limit)
+                places[row] = place
+        stopped_B = [False] * count
+        while batch.rows:
+            made = [_Made(stopped=stopped) for stopped in stopped_B]
+            for _ in range(chunk):
+                for one in batch.step():
+                    made[places[one.row]].add(one)
+            stopped_B = [row.stopped for row in made]
+            yield self._generated(made)
+
+    def _generated(self, made: list[_Made]) -> Generated:
+        """Rows of several lengths as one array each."""
+        lengths_B = np.array([len(row.codes) for row in made], np.int32)
+        size, width = int(lengths_B.max(initial=0)), self.gpt.config.gpt_width
+        codes_BN = np.zeros((len(made), size), np.int32)
+        latents_BND = np.zeros((len(made), size, width), np.float32)
+        spoken_BN = np.zeros((len(made), size if self.gpt.heads else 0), np.int32)
+        for place, row in enumerate(made):
+            codes_BN[place, : len(row.codes)] = row.codes
+            if row.codes:
+                latents_BND[place, : len(row.codes)] = row.latents
+            if self.gpt.heads:
+                spoken_BN[place, : len(row.codes)] = row.spoken
+        return Generated(codes_BN, lengths_B, np.array([row.stopped for row in made]), latents_BND, spoken_BN)
+
+    def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
+        return self._decoder.decode(made, text_tokens, speaker_V, speed)
+
+    def streaming_decoder(self, speaker_V: Floats | None) -> StreamingDecoder | None:
+        return self._decoder.streaming(speaker_V) if isinstance(self._decoder, LiteRTHiFiGAN) else None
+
+
+@dataclass
+class _Made:
+    """What was generated of one text so far."""
+
+    codes: list[int] = field(default_factory=list)
+    latents: list[Floats] = field(default_factory=list)
+    spoken: list[int] = field(default_factory=list)
+    stopped: bool = False
+
+    def add(self, step: RowStep) -> None:
+        self.stopped = step.stopped
+        if not step.stopped:
+            self.codes.append(step.code)
+            self.latents.append(step.latent_D)
+            self.spoken.append(step.spoken_token)
+
+
+def _speaker_mel(wave_S: Wave) -> Floats:
+    """What the speaker encoder reads of a wave at its own rate."""
+    before_S = np.concatenate([wave_S[1:2], wave_S[:-1]])
+    emphasised_S = np.asarray(wave_S - np.float32(SPEAKER_PREEMPHASIS) * before_S, np.float32)
+    return np.log(power_mel(emphasised_S, SPEAKER_MEL) + np.float32(1e-6))
