@@ -1,7 +1,8 @@
-"""Speaking for many requests: each in a thread of its own, its codes generated where it can be stopped at any time.
+"""Speaking for many requests: each in a thread of its own, their codes in one batch, any of them stopped at any time.
 
 `Engine.speak` is the one way from a request to its audio. A thread waits in `Synthesizer.stream`; the networks behind
-it are wrapped, so that a request whose client has gone ends within a few decode steps.
+it are wrapped, so that texts of all requests are generated together where the runtime can (LiteRT), and a request
+whose client has gone ends within a few decode steps.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.config.speaking import Sampling
+from myxtts.serving.batching import BatchedGeneration
+from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech import SpeechReport, SpokenPiece
@@ -122,10 +125,53 @@ class StoppableModel:
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
         return self._model.streaming_decoder(speaker_V)
 
+    def close(self) -> None:
+        """Nothing of its own runs."""
+
 
 def leave_if_stopped() -> None:
     if _current.stopped is not None and _current.stopped.is_set():
         raise StoppedError
+
+
+class BatchedModel(StoppableModel):
+    """A `LiteRTModel` whose texts, of all requests, are generated in one batch; its other networks serve one thread."""
+
+    def __init__(self, model: LiteRTModel) -> None:
+        super().__init__(model)
+        self._one = threading.Lock()
+        self._batch = BatchedGeneration(model.new_batch, aligned=bool(model.gpt.heads), check=leave_if_stopped)
+        self.stream = self._batch.stream  # type: ignore[method-assign]
+        self.generate = self._batch.generate  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        self._batch.close()
+
+    def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
+        with self._one:
+            return super().encode_reference(clips, windows)
+
+    def decode(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None, speed: float
+    ) -> Wave:
+        with self._one:
+            return super().decode(made, text_tokens, speaker_V, speed)
+
+    def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
+        decoder = super().streaming_decoder(speaker_V)
+        return None if decoder is None else _OneAtATime(decoder, self._one)
+
+
+class _OneAtATime:
+    """A streaming decoder whose network other requests use too."""
+
+    def __init__(self, decoder: StreamingDecoder, one: threading.Lock) -> None:
+        self._decoder, self._one = decoder, one
+
+    def add(self, latents_ND: NDArray[np.float32], *, last: bool) -> Wave:
+        leave_if_stopped()
+        with self._one:
+            return self._decoder.add(latents_ND, last=last)
 
 
 def joined(parts: Sequence[Generated]) -> Generated:
@@ -143,7 +189,9 @@ class Engine:
     """One open voice for all requests."""
 
     def __init__(self, synthesizer: Synthesizer, at_once: int) -> None:
-        self.synthesizer = Synthesizer(synthesizer.voice, StoppableModel(synthesizer.model))
+        model = synthesizer.model
+        self._model = BatchedModel(model) if isinstance(model, LiteRTModel) else StoppableModel(model)
+        self.synthesizer = Synthesizer(synthesizer.voice, self._model)
         # One more: a thread that was told to stop may still be on its way out.
         self._threads = ThreadPoolExecutor(at_once + 1, thread_name_prefix="speak")
 
@@ -159,6 +207,7 @@ class Engine:
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
+        self._model.close()
 
     @asynccontextmanager
     async def speak(

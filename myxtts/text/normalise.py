@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-
 from myxtts.text import numbers, tables
 from myxtts.text.languages import Language, find_language
 from myxtts.text.persian import ZWNJ, normalise_persian

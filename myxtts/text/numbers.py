@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-
 from myxtts.text.languages import find_language
 
 _LARGEST = 10**12
