@@ -201,9 +201,9 @@ OPENED = """
 from pathlib import Path
 from myxtts import open_voice
 folder = {folder!r}
-open_voice(folder).speak("Hello there.", seed=3).save(folder + "/first.wav")
+open_voice(folder, runtime="tensorflow").speak("Hello there.", seed=3).save(folder + "/first.wav")
 # The devices of a process are configured once; every further voice shares them.
-speech = open_voice(Path(folder)).speak("Hello there.", seed=3)
+speech = open_voice(Path(folder), runtime="tensorflow").speak("Hello there.", seed=3)
 speech.save(folder + "/again.wav")
 """
 
