@@ -101,7 +101,7 @@ def snapshot(name: str, state: RunState) -> dict[str, Any]:
         "devices": [{"name": device, "busy": _short(busy)} for device, busy in window.device_busy.items()]
         if window
         else [],
-        "data_device": window.data_device if window else None,
+        "data_devices": list(window.data_devices) if window else [],
         "stall": _short(window.stall_share) if window else None,
         "buffer": {"depth": _short(window.buffer_depth), "capacity": window.buffer_capacity} if window else None,
         "memory": {role: _short(reading.current_mb) for role, reading in state.memory.items()},

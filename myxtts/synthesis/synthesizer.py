@@ -138,7 +138,7 @@ class Synthesizer:
             clips = [references.checked_reference(speaker.wave.astype(np.float32) / 32768.0, speaker.name)]
         if self.voice.config.data.normalise_loudness:
             clips = [normalise_loudness(clip) for clip in clips]
-        key = hashlib.sha256(b"".join(hashlib.sha256(clip).digest() for clip in clips)).digest()
+        key = hashlib.sha256(b"".join(hashlib.sha256(clip.tobytes()).digest() for clip in clips)).digest()
         # Several threads may be here: each step leaves the store whole, and at worst a reference is encoded twice.
         latents = self._encoded.pop(key, None)
         if latents is None:

@@ -38,7 +38,7 @@ def main(side: str = "4096", simulated: str = "0") -> None:
     with tf.device(model):
         matrix = tf.random.stateless_normal([int(side), int(side)], seed=[3, 4]) / float(side)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def step(x: tf.Tensor) -> tf.Tensor:
         for _ in tf.range(PRODUCTS):
             x = tf.matmul(x, matrix)
