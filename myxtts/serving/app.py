@@ -71,9 +71,8 @@ def build_app(serving: Serving) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         serving.stopping = asyncio.Event()
-        serving.clips.prepare()
+        await asyncio.to_thread(serving.clips.prepare)
         yield
-        await serving.clips.close()
         serving.engine.close()
 
     middleware = [Middleware(Answering, metrics=serving.metrics)]

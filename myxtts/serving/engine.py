@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.config.speaking import Sampling
 from myxtts.serving.batching import BatchedGeneration
 from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.options import SpeakingOptions
@@ -68,48 +67,14 @@ class StoppableModel:
     def codec(self) -> Codec | None:
         return self._model.codec
 
-    def stream(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        chunk: int,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Iterator[Generated]:
-        for part in self._model.stream(
-            latents_BLD,
-            text_BU,
-            text_lengths_B,
-            chunk=min(chunk, STEPS_BETWEEN_LOOKS),
-            sampling=sampling,
-            seeds=seeds,
-            max_codes=max_codes,
-        ):
+    def stream(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Iterator[Generated]:
+        options["chunk"] = min(options["chunk"], STEPS_BETWEEN_LOOKS)
+        for part in self._model.stream(latents_BLD, text_BU, text_lengths_B, **options):
             leave_if_stopped()
             yield part
 
-    def generate(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Generated:
-        parts = self.stream(
-            latents_BLD,
-            text_BU,
-            text_lengths_B,
-            chunk=STEPS_BETWEEN_LOOKS,
-            sampling=sampling,
-            seeds=seeds,
-            max_codes=max_codes,
-        )
+    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
+        parts = self.stream(latents_BLD, text_BU, text_lengths_B, chunk=STEPS_BETWEEN_LOOKS, **options)
         return joined(list(parts))
 
     def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
@@ -141,8 +106,12 @@ class BatchedModel(StoppableModel):
         super().__init__(model)
         self._one = threading.Lock()
         self._batch = BatchedGeneration(model.new_batch, aligned=bool(model.gpt.heads), check=leave_if_stopped)
-        self.stream = self._batch.stream  # type: ignore[method-assign]
-        self.generate = self._batch.generate  # type: ignore[method-assign]
+
+    def stream(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Iterator[Generated]:
+        return self._batch.stream(latents_BLD, text_BU, text_lengths_B, **options)
+
+    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
+        return self._batch.generate(latents_BLD, text_BU, text_lengths_B, **options)
 
     def close(self) -> None:
         self._batch.close()

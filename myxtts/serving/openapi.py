@@ -41,7 +41,9 @@ def _json(description: str, schema: Schema) -> Schema:
 
 
 def _media(description: str, *kinds: str) -> Schema:
-    return {"description": description, "content": {kind: {"schema": {"type": "string"}} for kind in kinds}}
+    """Content that is no JSON; an event stream is one event after the other, and has no schema as a whole."""
+    schemas: dict[str, Schema] = {kind: {} if kind == "text/event-stream" else {"type": "string"} for kind in kinds}
+    return {"description": description, "content": {kind: {"schema": schema} for kind, schema in schemas.items()}}
 
 
 def _operation(summary: str, answer: Schema, *errors: int, **more: Any) -> Schema:
@@ -79,9 +81,9 @@ def _schemas() -> dict[str, Schema]:
         ),
         "SpeechRequest": _object(
             ["model", "input", "voice"],
-            model=name,
-            input={"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS},
-            voice={"anyOf": [name, _object(id=name)]},
+            model={**name, "examples": ["tts-1"]},
+            input={"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS, "examples": ["Hello there."]},
+            voice={"anyOf": [name, _object(id=name)], "examples": ["alloy", {"id": "alloy"}]},
             **optional,
         ),
         "Voice": _object(

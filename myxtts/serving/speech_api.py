@@ -133,7 +133,10 @@ class SpeechEndpoint:
                         headers={"Retry-After": str(self._serving.admission.retry_after_s)},
                     )
                 return
-            working.result()
+            try:
+                working.result()
+            except asyncio.TimeoutError:
+                logger.warning("a client read nothing of its speech for %g s and was left", limits.unread_s)
         finally:
             for task in (working, gone):
                 task.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import multiprocessing
 from collections.abc import AsyncGenerator
 
 import numpy as np
@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from myxtts.serving.decode_worker import REFUSED
+from myxtts.serving import decode_worker
 from myxtts.serving.errors import RequestError
 from myxtts.serving.limits import Limits
 
@@ -82,55 +82,40 @@ async def parse_form(request: Request, body: bytes) -> FormData:
 
 
 class ClipDecoder:
-    """Decodes clips, each in a process that was started before it was needed: starting one takes half a second."""
+    """Decodes clips, each in a process of its own, which a process that has the decoders loaded forks."""
 
-    def __init__(self, limits: Limits, ready: int = 2) -> None:
-        self._limits, self._wanted = limits, ready
-        self._ready: list[asyncio.Task[asyncio.subprocess.Process]] = []
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload([decode_worker.__name__])
 
     def prepare(self) -> None:
-        """Start what is missing of the processes that wait."""
-        while len(self._ready) < self._wanted:
-            self._ready.append(asyncio.ensure_future(self._start()))
-
-    async def close(self) -> None:
-        ready, self._ready = self._ready, []
-        for starting in ready:
-            await _end(await starting)
+        """Start the process that forks the others and wait for it, so that the first clip does not."""
+        self._answer(b"")
 
     async def decode(self, data: bytes) -> NDArray[np.float32]:
         """Mono samples at 22,050 a second, without silence at the ends; raises `RequestError` for what is no clip."""
-        self.prepare()
-        process = await self._ready.pop(0)
-        self.prepare()
-        try:
-            made, said = await asyncio.wait_for(process.communicate(data), DECODING_S)
-        except asyncio.TimeoutError:
-            raise _no_clip("it takes too long to decode") from None
-        finally:
-            await _end(process)
-        if process.returncode == REFUSED:
-            raise _no_clip(said.decode("utf-8", "replace").splitlines()[0])
-        if process.returncode != 0:
-            raise _no_clip("the decoder gave up on it")
-        return np.frombuffer(made, "<f4").astype(np.float32)
+        answer = await asyncio.to_thread(self._answer, data)
+        if answer.startswith(decode_worker.CLIP):
+            return np.frombuffer(answer[len(decode_worker.CLIP) :], "<f4").astype(np.float32)
+        raise _no_clip(answer.removeprefix(decode_worker.REFUSED).decode("utf-8", "replace").splitlines()[0])
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "myxtts.serving.decode_worker",
-            str(self._limits.clip_seconds),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+    def _answer(self, data: bytes) -> bytes:
+        ours, theirs = self._processes.Pipe()
+        process = self._processes.Process(
+            target=decode_worker.decode_one, args=(theirs, self._limits.clip_seconds), daemon=True
         )
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
+        process.start()
+        theirs.close()
+        try:
+            ours.send_bytes(data)
+            return ours.recv_bytes() if ours.poll(DECODING_S) else b"it takes too long to decode"
+        except (EOFError, OSError):
+            return b"the decoder gave up on it"
+        finally:
+            ours.close()
+            process.kill()
+            process.join()
 
 
 def _no_clip(reason: str) -> RequestError:
