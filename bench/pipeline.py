@@ -27,7 +27,8 @@ from bench.report import Report, Row, at_least, at_most, finish, parser_for, run
 from bench.simulate import Phases as PhaseTimes
 from bench.simulate import agreement, simulate
 from myxtts.monitoring.figures import PHASES
-from myxtts.pipeline import BatchSize, Pipeline, SequentialPipeline, Telemetry
+from myxtts.pipeline import BatchSize, Pipeline, Producer, SequentialPipeline, Telemetry
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.pipeline.telemetry import Activity
 
 DATA, MODEL = "/CPU:0", "/CPU:1"
@@ -205,11 +206,10 @@ def piped(pipeline: Pipeline | SequentialPipeline, phases: Phases, seconds: floa
 def make_pipeline(phases: Phases) -> Pipeline:
     return Pipeline(
         WaveSource(),
-        phases.process,
-        data_device=DATA,
+        [Producer(phases.process, DATA)],
         model_devices=[MODEL],
         buffer_size=BUFFER,
-        deep_copy=True,
+        devices=TensorFlowDevices(deep_copy=True),
         measure=lambda batch: BatchSize(ROWS * SAMPLES / 22050, ROWS * SAMPLES / 22050),
     )
 
@@ -244,7 +244,11 @@ def one_round(phases: Phases, seconds: float) -> dict[str, Timing]:
 
 def make_sequential(phases: Phases) -> SequentialPipeline:
     return SequentialPipeline(
-        WaveSource(), phases.process, data_device=DATA, model_devices=[MODEL], host_buffer_size=4, deep_copy=True
+        WaveSource(),
+        [Producer(phases.process, DATA)],
+        model_devices=[MODEL],
+        host_buffer_size=4,
+        devices=TensorFlowDevices(deep_copy=True),
     )
 
 

@@ -94,7 +94,7 @@ def link_corpus(prepared: Path, folder: Path, clips: int) -> Path:
     """A prepared corpus of `clips` clips whose shards are all the same file."""
     import numpy as np
 
-    from myxtts.data.prepared import INDEX_TYPES, MANIFEST, TOKENIZER, write_index
+    from myxtts.data.prepared import INDEX_TYPES, MANIFEST, REPORT, TOKENIZER, seal, write_index
 
     manifest: dict[str, Any] = json.loads((prepared / MANIFEST).read_text())
     own, copies = manifest["shards"], -(-clips // manifest["clips"])
@@ -106,9 +106,10 @@ def link_corpus(prepared: Path, folder: Path, clips: int) -> Path:
             os.link(prepared / shard["file"], folder / name)
             shards.append({**shard, "file": name})
     columns = {name: np.tile(np.fromfile(prepared / f"{name}.bin", kind), copies) for name, kind in INDEX_TYPES.items()}
-    os.link(prepared / TOKENIZER, folder / TOKENIZER)
+    for name in (TOKENIZER, REPORT):
+        os.link(prepared / name, folder / name)
     manifest |= {"clips": copies * manifest["clips"], "shards": shards, "index_crc32": write_index(folder, columns)}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    (folder / MANIFEST).write_text(json.dumps(seal(manifest, folder)))
     return folder
 
 

@@ -4,14 +4,13 @@
     python -m bench simulate --run RUN            predicts from the phase times of your own run's events.jsonl
     python -m bench simulate --process-ms 90 --train-ms 120 --batch-mb 6 --gradient-mb 1764
 
-A batch is processed by the data device that is free first, waits in a buffer, is copied over one link, waits in two
+A batch is processed by the data device whose turn it is, waits in a buffer, is copied over one link, waits in two
 slots, and is learnt by all model devices together: each takes its share of the rows, then gradients are summed over a
 ring. A phase begins a batch only when there is room for what it makes. Pure: times in, figures out.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
 import statistics
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Any
 
 from bench.measure import BenchError, Others
 from bench.report import Report, Row, Target, finish, parser_for, run_main
+from myxtts.pipeline.batches import even_shares
 
 SLOTS = 2
 MOST_DEVICES = 64
@@ -94,20 +94,22 @@ def simulate(
     """Runs the phases over `batches` batches; the first fifth fills the buffer and does not count."""
     times = _draws(phases, model_devices, seed)
     slots = SLOTS if buffer_size > SLOTS else 1
-    room = max(1, buffer_size - slots)
+    # Each data device has its turn, and a share of the buffer of its own.
+    rooms = [max(1, share) for share in even_shares(buffer_size - slots, data_devices)]
     free_at = [0.0] * data_devices
-    processed, taken, sent, begun, ended = ([0.0] * batches for _ in range(5))
+    started, processed, taken, sent, begun, ended = ([0.0] * batches for _ in range(6))
     read = data_work = 0.0
     first = batches // 5
     for k in range(batches):
         process_ms, step_ms = next(times)
         read += phases.read_ms
-        start = max(read, heapq.heappop(free_at))
-        # Each data device reserves room before it works; the devices' reservations share the buffer.
-        start = max(start, taken[k - room] if k >= room else 0.0)
-        read = max(read, start)
-        done = start + process_ms
-        heapq.heappush(free_at, done)
+        turn = k % data_devices
+        # A data device reserves room before it works.
+        earlier = k - data_devices * rooms[turn]
+        started[k] = max(read, free_at[turn], taken[earlier] if earlier >= 0 else 0.0)
+        # Reading is ahead by a batch of each data device.
+        read = max(read, started[k - data_devices + 1] if k >= data_devices - 1 else 0.0)
+        done = free_at[turn] = started[k] + process_ms
         # Batches keep their order: one that is ready early waits for those before it.
         processed[k] = max(done, processed[k - 1] if k else 0.0)
         taken[k] = max(processed[k], sent[k - 1] if k else 0.0, begun[k - slots] if k >= slots else 0.0)
@@ -169,7 +171,7 @@ def scaling(
     worth: float = WORTH,
     **options: Any,
 ) -> Scaling:
-    """Tries every split of 2 to `most` devices; `data_devices` fixes the producers, as the trainer has one today."""
+    """Tries every split of 2 to `most` devices; `data_devices` fixes the producers."""
     best: dict[int, Prediction] = {}
     work: dict[int, float] = {}
     for count in range(2, most + 1):
@@ -231,7 +233,7 @@ def phases_of_run(run: Path) -> MeasuredRun:
         train_ms=median(lambda window: window.phase("train").ms_per_batch) * len(models),
         batch_mb=10.0 * transfer_ms,
     )
-    overlapped = windows[-1].data_device not in models
+    overlapped = not windows[-1].shares_device
     return MeasuredRun(phases, 1000 / median(lambda window: window.step_ms), len(models), overlapped)
 
 
@@ -297,7 +299,7 @@ def agreement(name: str, predicted: list[float], measured: list[float]) -> Row:
 def show(phases: Phases, most: int) -> None:
     print(f"\n{phases}")
     for title, options in (
-        ("the same batch shared by all, one data device (as the trainer runs today)", {"data_devices": 1}),
+        ("the same batch shared by all, one data device", {"data_devices": 1}),
         ("the same batch shared by all, data devices as needed", {}),
         ("a batch that grows with the model devices, data devices as needed", {"grow_batch": True}),
     ):

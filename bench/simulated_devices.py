@@ -1,19 +1,15 @@
-"""The simulation against the pipeline itself: 1+1, 1+2 and 2+1 devices whose phases sleep instead of computing.
+"""The simulation against the pipeline itself: 1+1 to 2+2 devices whose phases sleep instead of computing.
 
-Logical CPU devices share two cores, so that three devices that compute cannot be measured here; three that sleep can.
+Logical CPU devices share two cores, so that three devices that compute cannot be measured here; four that sleep can.
 Everything else is real: the pipeline's threads and buffers, tensors on their devices, deep copies between them. Phase
 times are measured alone, one after the other; the prediction knows nothing of the pipelined runs.
-
-The trainer has one data device (DESIGN: hybrid). Two are put together here from what there is: two threads behind one
-source, in order, each on a device of its own.
 """
 
 from __future__ import annotations
 
-import collections
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.report import Row
@@ -27,7 +23,7 @@ DEVICES = 4
 CASES = {"model the slower": (120.0, 180.0), "data the slower": (180.0, 120.0)}
 """Milliseconds of the process phase and of a step: long beside the time that waking a sleeper takes."""
 FIXED_MS = 18.0
-PLACEMENTS = ((1, 1), (1, 2), (2, 1))
+PLACEMENTS = ((1, 1), (1, 2), (2, 1), (2, 2))
 
 
 class Sleepers:
@@ -66,39 +62,20 @@ class Sleepers:
 
 
 class Source:
-    """Endless batches; with several devices they are processed here, by as many threads, and keep their order."""
+    """Endless batches."""
 
-    def __init__(self, sleepers: Sleepers, devices: Sequence[str] = ()) -> None:
-        self._sleepers, self._devices = sleepers, devices
-        self._pool = ThreadPoolExecutor(max(1, len(devices)))
-        self._ahead: collections.deque[Future[Any]] = collections.deque()
-        self._next = 0
+    def __init__(self, sleepers: Sleepers) -> None:
+        self._sleepers, self._next = sleepers, 0
 
     def __next__(self) -> Mapping[str, Any]:
-        if not self._devices:
-            self._next += 1
-            return self._sleepers.batch(self._next)
-        while len(self._ahead) < len(self._devices) + 1:
-            device = self._devices[self._next % len(self._devices)]
-            self._ahead.append(self._pool.submit(self._process, self._next, device))
-            self._next += 1
-        made: Mapping[str, Any] = self._ahead.popleft().result()
-        return made
-
-    def _process(self, number: int, device: str) -> Mapping[str, Any]:
-        import tensorflow as tf
-
-        with tf.device(device):
-            return self._sleepers.process(self._sleepers.batch(number))
+        self._next += 1
+        return self._sleepers.batch(self._next)
 
     def get_state(self) -> dict[str, int]:
         return {"position": self._next}
 
     def set_state(self, state: Mapping[str, int]) -> None:
         self._next = state["position"]
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def check(*, rounds: int, quick: bool) -> tuple[Phases, list[Row]]:
@@ -137,13 +114,14 @@ def measured_phases(sleepers: Sleepers) -> Phases:
     import tensorflow as tf
 
     from myxtts.pipeline import split_rows
-    from myxtts.pipeline.devices import copy_to_device
+    from myxtts.pipeline.devices import TensorFlowDevices
 
     batches = [sleepers.batch(number) for number in range(CYCLE)]
     with tf.device("/CPU:0"):
         process_ms = _mean_ms(sleepers.process, batches)
         tensors = [sleepers.process(batch) for batch in batches[:8]]
-    transfer_ms = _mean_ms(lambda one: copy_to_device(one, "/CPU:1", deep_copy=True), tensors)
+    copying = TensorFlowDevices(deep_copy=True)
+    transfer_ms = _mean_ms(lambda one: copying.copy([one], ["/CPU:1"]), tensors)
     whole_ms = _mean_ms(lambda one: sleepers.train([one]), batches)
     half_ms = _mean_ms(lambda one: sleepers.train(split_rows(one, 2)), batches)
     return Phases(
@@ -167,17 +145,15 @@ def _mean_ms(run: Callable[[Any], object], batches: Sequence[Any]) -> float:
 
 def pipelined_steps_per_s(sleepers: Sleepers, data: int, model: int) -> float:
     """Steps a second of the real pipeline. It begins with an empty buffer: what a full one gives away is no speed."""
-    from myxtts.pipeline import Pipeline, split_rows
+    from myxtts.pipeline import Pipeline, Producer, split_rows
+    from myxtts.pipeline.devices import TensorFlowDevices
 
-    data_devices = [f"/CPU:{number}" for number in range(data)]
-    several = len(data_devices) > 1
     pipeline = Pipeline(
-        Source(sleepers, data_devices if several else ()),
-        (lambda batch: batch) if several else sleepers.process,
-        data_device=data_devices[0],
+        Source(sleepers),
+        [Producer(sleepers.process, f"/CPU:{number}") for number in range(data)],
         model_devices=[f"/CPU:{data + number}" for number in range(model)],
         buffer_size=8,
-        deep_copy=True,
+        devices=TensorFlowDevices(deep_copy=True),
         split=split_rows if model > 1 else None,
     )
     with pipeline:

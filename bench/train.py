@@ -165,8 +165,7 @@ class Training:
         plan = self.trainer.plan
         self.pipeline = SequentialPipeline(
             self._source(prepared, reference_seconds, alignments or even_alignments(prepared)),
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=2,
             measure=size_of,

@@ -23,7 +23,7 @@ __version__ = "0.2.0.dev0"
 # every fallback as an error. `--debug` shows it all.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # off by default on CPUs without AVX-512, where it saves a fifth
-os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPUs are counted as nvidia-smi counts them
+os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # whatever it was: GPUs are counted as nvidia-smi counts them
 
 
 def __getattr__(name: str) -> Any:

@@ -64,16 +64,20 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
 
-class _Server:
-    """The other side's view of the server: it runs from here on until `close`."""
+class ForkServer:
+    """The other side's view of a server: it runs from here on until `close`.
 
-    def __init__(self) -> None:
+    Tests share one (`start`); one of its own is for variables that a process reads while it loads, as LD_PRELOAD, and
+    for further modules that every process of it needs.
+    """
+
+    def __init__(self, *modules: str, **environment: str) -> None:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno()), *modules],
                 cwd=ROOT,
-                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", **environment},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -91,13 +95,13 @@ class _Server:
         self._process.wait()
 
 
-_server: _Server | None = None
+_server: ForkServer | None = None
 
 
 def start(command: list[str], environment: dict[str, str], stdout: int, stderr: int) -> ForkedProcess:
     """`python COMMAND...` (a script, `-m NAME` or `-c CODE`) from the project's root, writing to two open files."""
     global _server
-    _server = _server or _Server()
+    _server = _server or ForkServer()
     return _server.start(command, environment, stdout, stderr)
 
 
@@ -165,7 +169,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.modules["sklearn"] = None  # type: ignore[assignment]  # see conftest.py
     import_tensorflow()
-    for name in LOADED:
+    for name in (*LOADED, *sys.argv[2:]):
         importlib.import_module(name)
     gc.freeze()  # what is never collected is never copied
     run_command(serve(socket.socket(fileno=int(sys.argv[1]))))

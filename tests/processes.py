@@ -14,12 +14,13 @@ from tests import fork_server
 from tests.fork_server import ForkedProcess
 
 ROOT = Path(__file__).parent.parent
+ONLY_CPU = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def _environment(**changes: str) -> dict[str, str]:
     """Ours without the caller's simulation variable."""
     inherited = {key: value for key, value in os.environ.items() if key != "MYXTTS_SIMULATE_GPUS"}
-    return {**inherited, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", **changes}
+    return {**inherited, **ONLY_CPU, **changes}
 
 
 def run(*arguments: str, timeout_s: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,297 +1,174 @@
-"""`myxtts demo`: corpus, training, speech and scores in one command, on one machine without a GPU.
+"""`myxtts demo`: the built-in voice speaks, clones a voice that it never heard, and is trained on it.
 
-Each step keeps its result, so a second call continues where the first one ended.
+On one machine without a GPU, in minutes. Each step keeps its result: a second call continues where the first one ended.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
-from myxtts.config.checks import at_least, in_range
-from myxtts.config.loading import to_yaml_text
-from myxtts.errors import ConfigError, TrainingError
+from myxtts.cli.training_process import is_finished, our_command, run_training
+from myxtts.config.checks import in_range
+from myxtts.errors import TrainingError
 from myxtts.files import writing
-from myxtts.monitoring.events import read_events
 from myxtts.monitoring.log import setup_logging
-from myxtts.monitoring.schema import RunEndEvent
 
-CODEC_STEPS = 1000
-DECODER_STEPS = 500
-LEARNING_RATE = "2e-3"
-"""Of every stage. With few epochs a GPT learns faster at more than the recipe's 1e-3: after 1,000 steps the held-out
-loss of its codes is 1.92 instead of 2.14."""
-STOP_GRACE_S = 120.0
-"""How long training may take to finish its step and to save once it was asked to stop."""
+if TYPE_CHECKING:
+    from myxtts.config.data import DataConfig
+    from myxtts.synthesis.synthesizer import Synthesizer
+
+FROM_SCRATCH = "--from-scratch"
+SPEAKER = "mike"
+"""A speaker of the demo corpus that the built-in voice was not trained on."""
+CORPUS_MINUTES = 5.0
+GREETINGS = {
+    "en": "Hello there. I am the voice that comes with this project, and nobody had to train me.",
+    "fa": "سلام. من صدایی هستم که همراه این برنامه می‌آید.",
+}
+CLONED = "And this is how I sound in the voice of a clip that I have never heard."
+SENTENCES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """Make a corpus with espeak-ng, train a voice on two simulated GPUs, speak held-out sentences and score them.
+    """Hear the built-in voice, let it clone a voice, train it on two simulated GPUs, and hear what changed.
 
-    At most half an hour on two cores, 18 minutes of it training. Interrupt it and run it again: it continues.
+    About ten minutes on two cores. Interrupt it and run it again: it continues.
 
     Examples:
       myxtts demo
-      myxtts demo --quick   (three minutes: shows that all of it runs, not how it speaks)
+      myxtts demo --from-scratch   (a voice from nothing, in half an hour; see myxtts demo --from-scratch --help)
     """
 
-    folder: Path | None = None
-    """Folder of the demo: corpus/, cache/, run/ with the voice, the report and the scores. By default runs/demo, and
-    runs/demo-quick with --quick."""
+    folder: Path = Path("runs/demo")
+    """Folder of the demo: the sounds, corpus/, cache/, and run/ with the voice, the report and the scores."""
 
-    minutes: float = 18.0
-    """Longest training; the voice is scored as it is by then."""
-
-    corpus_minutes: float = 150.0
-    """Minutes of speech in the corpus."""
-
-    voices: int = 3
-    """Speakers of the corpus, 1 to 6."""
-
-    sentences: int = 60
-    """Held-out sentences to synthesise in each language."""
-
-    max_steps: int = 2400
-    """Most steps of each stage; espeak's even voices take a third of the steps that a human one takes."""
+    minutes: float = 6.0
+    """Longest training."""
 
     seed: int = 0
-    """Seed of the texts, the data order and the weights."""
+    """Seed of the texts, the data order and the speech."""
 
-    quick: bool = False
-    """A few steps on a minute of speech: shows that everything runs; the speech is not intelligible."""
+    from_scratch: bool = False
+    """Train a voice from nothing instead."""
 
     debug: bool = False
     """Show the traceback of an error."""
 
     def __post_init__(self) -> None:
-        in_range("--minutes", self.minutes, 0.01, 100_000, hint="the default is 18")
-        at_least("--sentences", self.sentences, 1, hint="the default is 60")
-
-    @property
-    def home(self) -> Path:
-        return self.folder or Path("runs/demo-quick" if self.quick else "runs/demo")
+        in_range("--minutes", self.minutes, 0.01, 100_000, hint="the default is 6")
 
 
 OPTIONS = DemoOptions
 
 
 def main(argv: list[str]) -> int:
+    if FROM_SCRATCH in argv:
+        from myxtts.cli import demo_from_scratch
+
+        return demo_from_scratch.main(argv)
     options = parse_options(DemoOptions, argv, command="demo")
-    if options.quick:
-        options = replace(
-            options,
-            minutes=min(options.minutes, 3.0),
-            corpus_minutes=min(options.corpus_minutes, 1.5),
-            voices=min(options.voices, 2),
-            sentences=min(options.sentences, 2),
-            max_steps=min(options.max_steps, 4),
-        )
     began = time.monotonic()
     setup_logging(logging.WARNING)
-    claim(options)
-    corpus = _corpus(options)
-    run = options.home / "run"
+    logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
+    from myxtts.synthesis.opening import open_voice
+
+    with writing(options.folder):
+        options.folder.mkdir(parents=True, exist_ok=True)
+    base = open_voice("base")
+    _greet(base, options)
+    corpus = _clone(base, options)
+    run = options.folder / "run"
     finished = _train(options, corpus, run)
-    if not can_speak(run):
-        raise TrainingError(
-            f"{options.minutes:g} minutes of training were not enough to reach the stage that speaks",
-            hint="run the same command again: it continues where it stopped",
-        )
-    page, wavs = _speak_and_score(options, corpus, run)
-    print(f"\nSpoken: {wavs}\nScores: {page}\nTraining: {run / 'report.html'}")
+    _compare(options, corpus, run)
     if not finished:
         print(f"Training was ended after {options.minutes:g} minutes. Run the same command again: it continues.")
-    print(f'Try it: {_our_command()} synth "Hello there, my friend." --voice {run} --out hello.wav')
+    print(f"Yours next: {our_command()} train --train-data MY_FOLDER --init-from base --run-dir runs/mine")
     print(f"{(time.monotonic() - began) / 60:.1f} minutes in all")
     return 0
 
 
-def claim(options: DemoOptions) -> None:
-    """Record the options that decide this folder's voice, or refuse a folder of other options."""
-    names = ("corpus_minutes", "voices", "seed", "max_steps")
-    asked = {name: getattr(options, name) for name in names}
-    record = options.home / "demo.json"
-    if record.is_file():
-        try:
-            found = json.loads(record.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"{record} cannot be read: {error}", hint="choose another --folder, or remove this one"
-            ) from error
-        other = [name for name in names if found.get(name) != asked[name]]
-        if other:
-            differing = ", ".join(f"--{name.replace('_', '-')} {found.get(name)}" for name in other)
-            raise ConfigError(
-                f"{options.home} holds a demo of other settings: {differing}",
-                hint=f"give the same ones to continue it, another --folder, or remove {options.home} to begin anew",
-            )
-        return
-    with writing(record):
-        options.home.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+def _greet(base: Synthesizer, options: DemoOptions) -> None:
+    print("1/4 The built-in voice speaks")
+    for language, text in GREETINGS.items():
+        began = time.monotonic()
+        path = options.folder / f"hello-{language}.wav"
+        base.speak(text, language=language, seed=options.seed).save(path)
+        print(f"  {path}  ({time.monotonic() - began:.1f} s)")
 
 
-def _our_command() -> str:
-    """How to call us from here: `make demo` runs in an environment that its user has not entered."""
-    return "myxtts" if shutil.which("myxtts") else f"{os.path.relpath(sys.executable)} -m myxtts"
-
-
-def _corpus(options: DemoOptions) -> Path:
+def _clone(base: Synthesizer, options: DemoOptions) -> Path:
+    """Speak in the voice of a clip; returns the corpus in that voice, which espeak-ng speaks."""
     from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 
-    print(f"1/3 A corpus of {options.corpus_minutes:g} minutes, spoken by espeak-ng in {options.voices} voices")
-    settings = DemoSettings(minutes=options.corpus_minutes, voices=options.voices, seed=options.seed)
-    return write_demo_corpus(options.home / "corpus", settings, progress=counted("spoken clips:"))
+    print(f"2/4 It clones a voice that it has never heard: {SPEAKER}, a voice of espeak-ng")
+    settings = DemoSettings(minutes=CORPUS_MINUTES, speaker=SPEAKER, languages=("en",), seed=options.seed)
+    corpus = write_demo_corpus(options.folder / "corpus", settings, progress=counted("spoken clips:"))
+    clips = _longest(corpus / "wavs", 3)
+    path = options.folder / "cloned.wav"
+    base.speak(CLONED, reference=clips, seed=options.seed).save(path)
+    print(f"  {path}  from {', '.join(clip.name for clip in clips)}")
+    return corpus
+
+
+def _longest(wavs: Path, count: int) -> list[Path]:
+    return sorted(wavs.iterdir(), key=lambda path: (-path.stat().st_size, path.name))[:count]
 
 
 def train_command(options: DemoOptions, corpus: Path, run: Path) -> list[str]:
-    """What a user would type to train the same; writes the settings that are YAML only beside the corpus."""
-    # Two hours of espeak's even voices need no regularisation, no CTC perceptual loss and no discriminator.
-    decoder_steps = min(DECODER_STEPS, options.max_steps)
-    settings = {
-        "cpu_threads": len(os.sched_getaffinity(0)),
-        "codec_steps": min(CODEC_STEPS, options.max_steps),
-        "decoder_steps": decoder_steps,
-        "discriminator_start": decoder_steps,
-        "ctc_loss_weight": 0.0,
-        "token_corruption": 0.0,
-        "concatenation": 0.0,
-        "speed_perturbation": 0.0,
-    }
-    file = options.home / "settings.yaml"
-    with writing(file):
-        options.home.mkdir(parents=True, exist_ok=True)
-        file.write_text(to_yaml_text(settings), encoding="utf-8")
+    """What a user would type."""
     return [
-        *("train", "--train-data", str(corpus), "--run-dir", str(run), "--cache-dir", str(options.home / "cache")),
-        *("--model-size", "tiny", "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
-        *("--seed", str(options.seed), "--samples", "1", "--max-steps", str(options.max_steps)),
-        *("--learning-rate", LEARNING_RATE, "--config", str(file)),
+        *("train", "--train-data", str(corpus), "--init-from", "base", "--run-dir", str(run)),
+        *("--cache-dir", str(options.folder / "cache"), "--seed", str(options.seed), "--samples", "1"),
+        *("--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1"),
     ]
 
 
 def _train(options: DemoOptions, corpus: Path, run: Path) -> bool:
     """Train within the time; `True` once all stages are done."""
     arguments = train_command(options, corpus, run)
-    print(f"2/3 Training, at most {options.minutes:g} minutes: myxtts {' '.join(arguments)}")
+    print(f"3/4 Training it on {CORPUS_MINUTES:g} minutes of that voice: myxtts {' '.join(arguments)}")
     if is_finished(run):
         print("Training was finished before.")
         return True
-    # A process of its own: devices are configured once per process, and speaking wants them otherwise.
+    # A process of its own: TensorFlow's devices are configured once per process, and speaking needs none of it.
     code = run_training([sys.executable, "-m", "myxtts", *arguments], options.minutes)
     if code != 0:
         raise TrainingError(f"training ended with code {code}", hint="its own message stands above")
     return is_finished(run)
 
 
-def run_training(command: list[str], minutes: float) -> int:
-    """Run a process for at most `minutes`, then ask it to save and stop, also when this one is ended; its exit code."""
-    with _ended_by_sigterm():
-        child = subprocess.Popen(command)
-        try:
-            return child.wait(timeout=minutes * 60)
-        except subprocess.TimeoutExpired:
-            print(f"{minutes:g} minutes are over: training saves and stops")
-            return _stop(child)
-        except KeyboardInterrupt:
-            # Ctrl-C reached the child too, which saves; a second one ends both.
-            child.wait()
-            raise
-        except SystemExit:
-            print("Terminated: training saves and stops. Run the same command again: it continues.", flush=True)
-            _stop(child)
-            raise
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Within, SIGTERM raises SystemExit: left alone, it would end this process at once and leave its child behind."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _stop(child: subprocess.Popen[bytes]) -> int:
-    child.send_signal(signal.SIGTERM)
-    try:
-        return child.wait(timeout=STOP_GRACE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-        raise TrainingError(
-            f"training did not stop within {STOP_GRACE_S:g} s of being asked to",
-            hint="run the same command again: it continues from the last checkpoint",
-        ) from None
-
-
-def is_finished(run: Path) -> bool:
-    """Whether the last run in this folder has finished all of its stages."""
-    log = run / "events.jsonl"
-    ends = [event for event in read_events(log) if isinstance(event, RunEndEvent)] if log.is_file() else []
-    return bool(ends) and ends[-1].reason == "finished"
-
-
-def can_speak(run: Path) -> bool:
-    """Whether the run's voice has a GPT yet."""
-    from myxtts.synthesis.voice import VOICE_FOLDER, voice_manifest
-
-    return "gpt" in voice_manifest(run / VOICE_FOLDER).parts
-
-
-def _speak_and_score(options: DemoOptions, corpus: Path, run: Path) -> tuple[Path, Path]:
-    from myxtts.evaluation.metrics import add_phone_metric, find_metrics
+def _compare(options: DemoOptions, corpus: Path, run: Path) -> None:
+    """The same sentences before and after, and what outside metrics say of them where those are installed."""
+    from myxtts.data.demo_texts import heldout_texts
+    from myxtts.data.prepare import prepare
+    from myxtts.evaluation.items import text_items
+    from myxtts.evaluation.metrics import find_metrics
+    from myxtts.evaluation.run import evaluate_into
     from myxtts.synthesis.opening import open_voice
 
-    print("3/3 Speaking sentences that it never saw, and letting outside models evaluate them")
-    logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
-    synthesizer = open_voice(run, runtime="tensorflow")
+    print("4/4 Before and after: sentences that it never saw, in the voice of the clips")
     metrics = find_metrics()
-    from myxtts.data.prepare import prepare
-    from myxtts.evaluation.items import held_out_items, text_items
-    from myxtts.evaluation.run import SOUNDS, evaluate_into
-
-    prepared = prepare(str(corpus), synthesizer.voice.config.data)
-    if not options.quick:
-        add_phone_metric(metrics, corpus, prepared, options.home / "cache", counted("phone recogniser learns, step"))
-    items = [
-        item
-        for (language, kind), texts in held_out_texts().items()
-        for item in text_items(prepared, texts[: options.sentences], language, group=f"{language} {kind}")
-    ]
-    items += held_out_items(prepared, max(1, options.sentences // 3), group="clips held out")
-    about = {"voice": str(run), "data": str(corpus), "minutes": options.minutes, "seed": options.seed}
-    result = evaluate_into(
-        run, "How the demo voice speaks", synthesizer, metrics, items, about, progress=counted("evaluated")
-    )
-    print(result.table)
+    for name, voice in (("before", "base"), ("after", str(run))):
+        synthesizer = open_voice(voice)
+        prepared = prepare(str(corpus), _reading(synthesizer, options))
+        items = text_items(prepared, heldout_texts("en")[:SENTENCES], "en", group=name)
+        folder = options.folder / name
+        about = {"voice": voice, "data": str(corpus), "seed": options.seed}
+        result = evaluate_into(folder, f"The demo voice {name} training", synthesizer, metrics, items, about)
+        print(result.table)
+        print(f"  {result.page}")
     for line in result.notes:
         print(f"  {line}")
-    return result.page, run / SOUNDS
 
 
-def held_out_texts() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Texts that no demo corpus contains, by language and kind."""
-    from myxtts.data.demo_texts import DEMO_LANGUAGES, heldout_texts
-
-    wanted = {(language, "sentences"): heldout_texts(language) for language in DEMO_LANGUAGES}
-    return {**wanted, ("en", "digits"): heldout_texts("en", "digits")}
+def _reading(synthesizer: Synthesizer, options: DemoOptions) -> DataConfig:
+    """How the voice's own corpus was read, with the demo's cache."""
+    return replace(synthesizer.voice.config.data, cache_dir=str(options.folder / "cache"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import platform
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 import psutil
 
@@ -18,6 +21,7 @@ from myxtts.runtime.kernels import stored_table
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 
 NEEDED = ("keras", "grain", "array_record", "soundfile", "soxr", "tokenizers", "safetensors", "espeakng-loader")
+TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu")
 OPTIONAL = {"tensorboard": "TensorBoard logs", "moonshine-voice": "myxtts evaluate", "torch": "myxtts evaluate"}
 LOW_DISK_GB = 3
 
@@ -82,7 +86,7 @@ def software() -> list[Finding]:
         findings.append(Finding("TensorFlow is missing", fix="pip install 'myxtts[cpu]', or 'myxtts[gpu]' for NVIDIA"))
     else:
         kind = "with CUDA packages" if version_of("nvidia-cudnn-cu12") else "for CPUs"
-        findings += [Finding(f"TensorFlow {tensorflow} {kind}"), gpu_kernels(tensorflow)]
+        findings += [Finding(f"TensorFlow {tensorflow} {kind}"), *mixed_builds(sys.path), gpu_kernels(tensorflow)]
     for package in NEEDED:
         version = version_of(package)
         findings.append(
@@ -93,6 +97,33 @@ def software() -> list[Finding]:
     for package, purpose in OPTIONAL.items():
         findings.append(Finding(f"{package} {version_of(package) or f'not installed (only for {purpose})'}"))
     return findings
+
+
+def mixed_builds(path: Sequence[str]) -> list[Finding]:
+    """What is wrong where two builds of TensorFlow, which own the same files, were installed over one another."""
+    found = {name: list(metadata.distributions(name=name, path=list(path))) for name in TENSORFLOW_BUILDS}
+    builds = {name: each[0] for name, each in found.items() if each}
+    fix = (
+        "pip uninstall -y tensorflow tensorflow-cpu, then pip install 'myxtts[gpu]' or 'myxtts[cpu]'; "
+        "with make: make clean && make setup EXTRAS=gpu,dev, or without EXTRAS for CPUs"
+    )
+    if len(builds) > 1:
+        both = " and ".join(f"{name} {build.version}" for name, build in builds.items())
+        return [Finding(f"{both} are both installed and own the same files: neither is whole", fix=fix)]
+    return [
+        Finding(f"{name} {build.version} is not whole: {lost[0]} is missing or another's", fix=fix)
+        for name, build in builds.items()
+        if (lost := list(_lost_libraries(build)))
+    ]
+
+
+def _lost_libraries(build: metadata.Distribution) -> Iterator[str]:
+    """Libraries that are not there or not of the size that the package's own record says."""
+    for name, _, size in csv.reader((build.read_text("RECORD") or "").splitlines()):
+        if ".so" in name and size:
+            file = Path(str(build.locate_file(name)))
+            if not file.is_file() or file.stat().st_size != int(size):
+                yield name
 
 
 def gpu_kernels(tensorflow: str) -> Finding:
@@ -131,7 +162,8 @@ def gpus(inventory: Inventory) -> list[Finding]:
         memory = f"{gpu.memory_mb} MB" if gpu.memory_mb is not None else "memory unavailable"
         findings.append(Finding(f"GPU {gpu.index}: {gpu.name}, {memory}"))
     if not inventory.simulated and not version_of("nvidia-cudnn-cu12"):
-        findings.append(Finding("GPUs are there, but TensorFlow has no CUDA packages", fix="pip install 'myxtts[gpu]'"))
+        fix = "make setup EXTRAS=gpu,dev; without make: pip uninstall tensorflow-cpu, then pip install 'myxtts[gpu]'"
+        findings.append(Finding("GPUs are there, but TensorFlow has no CUDA packages", fix=fix))
     return findings
 
 

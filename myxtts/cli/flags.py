@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import tyro
 
 from myxtts.config.config import SECTIONS, XTTSConfig
-from myxtts.config.gpus import GpuIndices, parse_gpu_indices
+from myxtts.config.gpus import GpuIndices
 from myxtts.config.loading import read_yaml
 from myxtts.config.public import FLAGS, flag
 from myxtts.config.training import TrainingConfig
@@ -32,7 +32,8 @@ def _gpu_indices(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="INT[,INT...]",
-        instance_from_str=lambda words: None if words[0] == "None" else parse_gpu_indices("--model-gpu", words[0]),
+        # The section that has the field reads the numbers, and names its flag where they are none.
+        instance_from_str=lambda words: None if words[0] == "None" else words[0],
         is_instance=lambda value: value is None or isinstance(value, (int, str, tuple)),
         str_from_instance=lambda value: [",".join(map(str, value)) if isinstance(value, tuple) else str(value)],
     )

@@ -165,15 +165,17 @@ class DualPipelineCheck:
         return [spec.name for spec in stages_of(self._trainer.config.model)]
 
     def transfer(self) -> Iterator[str]:
-        from myxtts.pipeline.devices import copy_to_device
+        from myxtts.pipeline.devices import TensorFlowDevices
         from myxtts.runtime.backend import import_tensorflow
 
         tf = import_tensorflow()
         assert self._plan.data is not None
         with tf.device(self._plan.data.name):
             sent = tf.random.stateless_normal([TRANSFER_MB * 2**18], seed=[1, 2])
+        devices, to = TensorFlowDevices(deep_copy=self._plan.simulated), [self._plan.model.name]
+        devices.copy([{"x": sent}], to)  # the first one is compiled
         began = time.perf_counter()
-        received = copy_to_device({"x": sent}, self._plan.model.name, deep_copy=self._plan.simulated)["x"]
+        received = devices.copy([{"x": sent}], to).replicas[0]["x"]
         arrived = received.numpy()
         seconds = time.perf_counter() - began
         _require_device(received, self._plan.model.name, "the transferred tensor")
@@ -191,24 +193,24 @@ class DualPipelineCheck:
 
     def _train(self, name: Stage, steps: int) -> Iterator[str]:
         from myxtts.pipeline import Pipeline
-        from myxtts.pipeline.devices import device_scope
+        from myxtts.pipeline.devices import TensorFlowDevices
 
         assert self._plan.data is not None
         began = time.perf_counter()
         self._trainer.start_stage(name)
         stage = self._trainer.current_stage()
         sample = ToneSource()
-        with device_scope(self._plan.data.name):
+        devices = TensorFlowDevices(deep_copy=self._plan.simulated)
+        with devices.scope(self._plan.data.name):
             seen = [stage.process(next(sample)) for _ in range(stage.measured_batches)]
         stage.measure(seen)
         stage.initialise(self._trainer.config.training.seed)
         with Pipeline(
             ToneSource(),
-            stage.process,
-            data_device=self._plan.data.name,
+            self._trainer.producers,
             model_devices=[self._plan.model.name],
             buffer_size=4,
-            deep_copy=self._plan.simulated,
+            devices=devices,
         ) as pipeline:
             ready = pipeline.wait_until_ready()
             losses = [self._learn(next(pipeline), name) for _ in range(steps)]

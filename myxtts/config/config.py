@@ -73,7 +73,7 @@ class XTTSConfig:
         if training.multi_gpu and data.data_gpu is not None:
             raise ConfigError(
                 "--multi-gpu was given beside --data-gpu",
-                hint="one data GPU and several mirrored model GPUs are --data-gpu 0 --model-gpu 1,2",
+                hint="a data GPU and several mirrored model GPUs are --data-gpu 0 --model-gpu 1,2",
             )
 
     @classmethod

@@ -87,8 +87,8 @@ class DataConfig(CorpusConfig):
     buffer_size: int = 50
     """Batches prepared ahead of the model; one of 32 clips costs about 25 MB on the host."""
 
-    data_gpu: int | None = None
-    """Data GPU: computes mels, codes and conditioning mels; needs --model-gpu."""
+    data_gpu: GpuIndices = None
+    """Data GPU: computes mels, codes and conditioning mels; several ("0,1") share the batches. Needs --model-gpu."""
 
     model_gpu: GpuIndices = None
     """Model GPU: trains the model; several ("1,2,3") mirror it. Needs --data-gpu."""
@@ -98,7 +98,8 @@ class DataConfig(CorpusConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "model_gpu", parse_gpu_indices("--model-gpu", self.model_gpu))
+        for name, flag in (("data_gpu", "--data-gpu"), ("model_gpu", "--model-gpu")):
+            object.__setattr__(self, name, parse_gpu_indices(flag, getattr(self, name)))
         at_least("--batch-size", self.batch_size, 1, hint="start at 16 and halve it when memory runs out")
         at_least("--batch-seconds", self.batch_seconds, 1.0, hint="120 fits a 12 GB GPU at the normal size")
         at_least("--num-workers", self.num_workers, 0, hint="0 reads on threads of the training process")
@@ -110,4 +111,3 @@ class DataConfig(CorpusConfig):
         )
         at_least("--extra-tokens", self.extra_tokens, 0, hint="0 adds missing characters only; 2,000 is usual")
         at_least("--model-start-delay", self.model_start_delay, 0.0, hint="the default is 2.0 seconds")
-        at_least("--data-gpu", self.data_gpu, 0, hint="GPUs are numbered from 0 as nvidia-smi shows them")

@@ -35,6 +35,7 @@ FLAGS = (
     "samples",
     "optimization_level",
     "mixed_precision",
+    "deterministic",
     "multi_gpu",
     "visible_gpus",
     "enable_memory_isolation",

@@ -153,6 +153,14 @@ class TrainingConfig:
     mixed_precision: bool = field(default=NOT_GIVEN)
     """Mixed precision: compute in 16 bits on GPUs that can (set by --optimization-level unless given)."""
 
+    tf32: bool = True
+    """Products of 32-bit numbers with 10 bits of mantissa (TensorFloat-32) where a GPU has that: faster, and the usual
+    way to train. Off, they are computed in full."""
+
+    deterministic: bool = False
+    """Deterministic operations: the same numbers in every run on the same GPUs. Some are slower, and one that has no
+    deterministic kernel ends the run with its name."""
+
     multi_gpu: bool = False
     """Mirror the model over all visible GPUs."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from myxtts.data.prepared import INDEX_TYPES, MANIFEST
 from myxtts.data.shards import write_whole
 from myxtts.errors import DataError
-from myxtts.files import sync
+from myxtts.files import exchange, make_folder, sync
 
 BEGUN = "begun.json"
 _OURS = "myxtts prepare"
@@ -32,7 +32,7 @@ def begin(target: Path, fingerprint: str, *, afresh: bool) -> Path:
     if kept is not None:
         return kept
     building = _beside(target, "building")
-    building.mkdir(parents=True)
+    make_folder(building)
     write_whole(building / BEGUN, json.dumps({"by": _OURS, "fingerprint": fingerprint}).encode())
     return building
 
@@ -44,15 +44,18 @@ def unfinished(target: Path) -> list[Path]:
 
 def put_in_place(building: Path, target: Path) -> None:
     """Give a whole folder its name; what had it before is removed once the new one is there, or else put back."""
-    old = None
-    if is_prepared(target):
-        old = target.rename(_beside(target, "old"))
-    try:
+    if not is_prepared(target):
         building.rename(target)  # over an empty folder too, and over nothing that has anything in it
-    except OSError:
-        if old is not None:
+    elif exchange(building, target):
+        sync(target.parent)
+        building.rename(_beside(target, "old"))
+    else:
+        old = target.rename(_beside(target, "old"))
+        try:
+            building.rename(target)
+        except OSError:
             old.rename(target)
-        raise
+            raise
     sync(target.parent)
     for folder in _siblings(target, "old"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -14,7 +14,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from myxtts.data.prepared import (
     PreparedCorpus,
     open_prepared,
     read_manifest,
+    seal,
     write_index,
 )
 from myxtts.data.report import build_report
@@ -41,7 +42,7 @@ from myxtts.data.shard_jobs import ShardJob, ShardResult, read_result, result_pa
 from myxtts.data.shard_pool import run_jobs
 from myxtts.data.shards import ShardWriteError, write_whole
 from myxtts.errors import DataError
-from myxtts.files import try_lock
+from myxtts.files import make_folder, try_lock
 from myxtts.text.languages import CODES
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class _Build:
                 for job, result in zip(self._jobs, results, strict=True)
             ],
         }
-        write_whole(self._folder / MANIFEST, json.dumps(manifest, ensure_ascii=False).encode())
+        write_whole(self._folder / MANIFEST, json.dumps(seal(manifest, self._folder), ensure_ascii=False).encode())
 
 
 def _fingerprint(listing: CorpusListing, settings: dict[str, Any]) -> str:
@@ -319,8 +320,9 @@ def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Pat
         return
     first = ""
     if refused_path.is_file() and (line := refused_path.read_text(encoding="utf-8").partition("\n")[0]):
-        refusal = json.loads(line)
-        first = f"; the first: {refusal['file']}, line {refusal['line']}: {refusal['reason']}"
+        with suppress(ValueError, TypeError, KeyError, RecursionError):  # of a file that somebody has edited
+            refusal = json.loads(line)
+            first = f"; the first: {refusal['file']}, line {refusal['line']}: {refusal['reason']}"
     limit, way_on = "every clip", ""
     if clips:
         limit = f"more than --max-refused-share {config.max_refused_share:g}"
@@ -334,7 +336,7 @@ def _check_share(refused: int, clips: int, config: DataConfig, refused_path: Pat
 @contextmanager
 def _lock(target: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """One preparation of a folder at a time; a second caller waits and then finds it done."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # Only ever locked: whatever it holds, and whosever it is, it stays as it is.
     path = target.with_name(f".{target.name}.lock")
     with path.open("a") as file:

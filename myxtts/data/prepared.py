@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from myxtts.data.records import ClipRecord, DamagedRecordError, decode_arrays, decode_record, lengths_of
 from myxtts.data.shards import ShardReader
-from myxtts.errors import DataError
+from myxtts.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from myxtts.text.tokenizer import Tokenizer
@@ -32,7 +32,8 @@ MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.json"
 REFUSED = "refused.jsonl"
 REPORT = "report.json"
-_NEEDED = {"fingerprint", "clips", "speakers", "languages", "index_crc32", "shards"}
+_OWN_DIGEST = "manifest_sha256"
+_FILE_DIGESTS = "files_sha256"
 INDEX_TYPES = {"wave_samples": "<u4", "text_tokens": "<u4", "speaker": "<i4", "language": "u1"}
 
 
@@ -92,14 +93,23 @@ class PreparedCorpus:
         """The tokenizer that the shards' ids are of."""
         from myxtts.text.tokenizer import load_tokenizer
 
-        tokenizer = load_tokenizer(self.path / TOKENIZER)
+        try:
+            tokenizer = load_tokenizer(self.path / TOKENIZER)
+        except ConfigError as error:
+            raise _damaged(self.path / TOKENIZER, error.problem) from error
         self._refuse_another()
         return tokenizer
 
     @cached_property
     def report(self) -> dict[str, Any]:
         """What preparing found: hours, clips, speakers, histograms, unknown characters, refusals."""
-        report: dict[str, Any] = json.loads((self.path / REPORT).read_text(encoding="utf-8"))
+        path = self.path / REPORT
+        try:
+            report: Any = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise _damaged(path, str(error)) from error
+        if not isinstance(report, dict) or type(report.get("refused")) is not int:
+            raise _damaged(path, "it is no report")
         self._refuse_another()
         return report
 
@@ -158,7 +168,12 @@ def open_prepared(path: str | Path) -> PreparedCorpus:
         raise DataError(f"{folder} is not a prepared corpus", hint="run `myxtts prepare CORPUS` first")
     for shard in manifest["shards"]:
         _check_size(folder / shard["file"], shard["size_bytes"])
+    for name, digest in manifest.get(_FILE_DIGESTS, {}).items():
+        _check_digest(folder / name, digest)
     columns = {name: _open_column(folder, name, manifest) for name in INDEX_TYPES}
+    for name in ("speaker", "language"):
+        if len(columns[name]) and not 0 <= columns[name].max() < len(manifest[f"{name}s"]):
+            raise _damaged(folder / MANIFEST, f"it has {len(manifest[f'{name}s'])} {name}s, and the index names more")
     return PreparedCorpus(folder, manifest, ClipIndex(**columns))
 
 
@@ -174,15 +189,56 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest, or None where there is none that this version can read."""
     path = folder / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        manifest: Any = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read: {error.strerror or error}", hint="check the disk and the file's rights"
-        ) from error
-    usable = isinstance(manifest, dict) and manifest.get("version") == FORMAT_VERSION and manifest.keys() >= _NEEDED
-    return manifest if usable else None
+        raise _unreadable(path, error) from error
+    return manifest if _is_manifest(manifest) else None
+
+
+def seal(manifest: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The manifest with checksums of the folder's small files, and of itself, in the place of those it may have."""
+    small = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (TOKENIZER, REPORT)}
+    rest = {name: value for name, value in manifest.items() if name != _OWN_DIGEST}
+    whole = {**rest, _FILE_DIGESTS: small}
+    return {**whole, _OWN_DIGEST: _identity_of(whole)}
+
+
+def _is_manifest(content: Any) -> bool:
+    """Whether it has all that a manifest of this version has, of the right types, and is as it was written.
+
+    Folders of earlier versions have no checksums.
+    """
+    if not isinstance(content, dict) or content.get("version") != FORMAT_VERSION:
+        return False
+    if _OWN_DIGEST in content:
+        rest = {name: value for name, value in content.items() if name != _OWN_DIGEST}
+        return bool(content[_OWN_DIGEST] == _identity_of(rest))
+    if _FILE_DIGESTS in content:
+        return False  # they came together
+    shards, checksums = content.get("shards"), content.get("index_crc32")
+    return (
+        isinstance(content.get("fingerprint"), str)
+        and isinstance(content.get("clip_list"), str | None)
+        and all(_is_list_of(str, content.get(name)) for name in ("speakers", "languages"))
+        and isinstance(checksums, dict)
+        and all(type(checksums.get(name)) is int for name in INDEX_TYPES)
+        and _is_list_of(dict, shards)
+        and all(_is_shard(shard) for shard in shards or ())
+        and type(content.get("clips")) is int
+        and content["clips"] == sum(shard["clips"] for shard in shards or ())
+    )
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+
+
+def _is_shard(value: dict[str, Any]) -> bool:
+    name, counts = value.get("file"), [value.get("clips"), value.get("size_bytes")]
+    plain = isinstance(name, str) and name == Path(name).name and "\0" not in name
+    return plain and all(type(count) is int and count >= 0 for count in counts)
 
 
 def _identity_of(manifest: dict[str, Any]) -> str:
@@ -204,7 +260,10 @@ def write_index(folder: Path, columns: dict[str, NDArray[Any]]) -> dict[str, int
 def _open_column(folder: Path, name: str, manifest: dict[str, Any]) -> NDArray[Any]:
     path, dtype = folder / f"{name}.bin", np.dtype(INDEX_TYPES[name])
     _check_size(path, manifest["clips"] * dtype.itemsize)
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if zlib.crc32(content) != manifest["index_crc32"][name]:
         raise _damaged(path, "its checksum is wrong")
     return np.frombuffer(content, dtype)
@@ -217,6 +276,21 @@ def _check_size(path: Path, size_bytes: int) -> None:
         raise _damaged(path, str(error.strerror)) from error
     if found != size_bytes:
         raise _damaged(path, f"it has {found} bytes, not {size_bytes}")
+
+
+def _check_digest(path: Path, digest: str) -> None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise _damaged(path, "it is missing") from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise _damaged(path, "its checksum is wrong")
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read: {error.strerror or error}", hint="check the disk and the file's rights")
 
 
 def _damaged(path: Path, how: str) -> DataError:

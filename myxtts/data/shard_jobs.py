@@ -81,7 +81,7 @@ def read_result(folder: Path, shard: int) -> ShardResult | None:
         raw: dict[str, Any] = json.loads(result_path(folder, shard).read_bytes())
         result = ShardResult(**{**raw, "refusals": [Refusal(**refusal) for refusal in raw["refusals"]]})
         same = shard_path(folder, shard).stat().st_size == result.size_bytes
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return result if same else None
 

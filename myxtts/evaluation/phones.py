@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.errors import DataError
+from myxtts.errors import DamagedError, DataError
 from myxtts.evaluation.scoring import phones_of
-from myxtts.files import replacing, writing
+from myxtts.files import DAMAGED_ARRAYS, replacing, writing
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import greedy_labels
 
@@ -49,7 +49,11 @@ def read_ipa(folder: str | Path) -> dict[str, str]:
     listing = Path(folder) / "phonemes.csv"
     if not listing.is_file():
         raise DataError(f"{listing} is not there", hint="make the corpus with `myxtts demo-corpus DIR`")
-    lines = [line.split("|", 1) for line in listing.read_text(encoding="utf-8").splitlines() if line]
+    try:
+        content = listing.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{listing} cannot be read: {error}", hint="it must be UTF-8 text: id|ipa") from error
+    lines = [line.split("|", 1) for line in content.splitlines() if line]
     return {line[0]: line[-1] for line in lines}
 
 
@@ -130,11 +134,17 @@ class PhoneRecogniser:
 
     @classmethod
     def load(cls, path: Path) -> PhoneRecogniser:
-        with np.load(path) as stored:
-            recogniser = cls([str(phone) for phone in stored["phones"]])
-            recogniser.languages = frozenset(str(language) for language in stored["languages"])
-            for number, variable in enumerate(recogniser._network.weights):
-                variable.assign(stored[f"weight_{number:03d}"])
+        """As `save` stored it; a file that is damaged is a `DamagedError`, one that cannot be read a `DataError`."""
+        try:
+            with np.load(path) as stored:
+                recogniser = cls([str(phone) for phone in stored["phones"]])
+                recogniser.languages = frozenset(str(language) for language in stored["languages"])
+                for number, variable in enumerate(recogniser._network.weights):
+                    variable.assign(stored[f"weight_{number:03d}"])
+        except DAMAGED_ARRAYS as error:
+            raise DamagedError(f"{path} is damaged: {error}", hint="remove it: it is made again") from error
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror or error}", hint="check the disk") from error
         return recogniser
 
 
@@ -154,7 +164,10 @@ def recogniser_of(
     key = hashlib.sha256(known.encode()).hexdigest()[:16]
     path = cache / f"phones-{key}.npz"
     if path.is_file():
-        return PhoneRecogniser.load(path)
+        try:
+            return PhoneRecogniser.load(path)
+        except DamagedError as error:
+            logger.warning("%s; the recogniser is trained again", error.problem)
     recogniser = PhoneRecogniser(sorted({phone for ipa in ipa_of.values() for phone in phones_of(ipa)}), seed=seed)
     recogniser.train(training_clips(prepared, ipa_of), steps=steps, seed=seed, progress=progress)
     with writing(path):

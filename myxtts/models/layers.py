@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import keras
@@ -21,14 +21,19 @@ MASKED = -1e9
 
 
 @contextmanager
-def float32_layers() -> Iterator[None]:
-    """Layers made in here compute in float32 whatever `--mixed-precision` says: each takes the policy of its making."""
+def layers_in(precision: str) -> Iterator[None]:
+    """Layers made in here compute in this precision: each takes the policy of its making."""
     policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32")
+    keras.config.set_dtype_policy(precision)
     try:
         yield
     finally:
         keras.config.set_dtype_policy(policy)
+
+
+def float32_layers() -> AbstractContextManager[None]:
+    """Layers made in here compute in float32 whatever `--mixed-precision` says."""
+    return layers_in("float32")
 
 
 class Module(keras.layers.Layer):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from myxtts.errors import CheckpointError, DamagedError
-from myxtts.files import replacing, sync
+from myxtts.files import make_folder, replacing, sync
 
 WEIGHTS_FILE = "model.safetensors"
 PARTIAL_WEIGHTS = WEIGHTS_FILE + ".partial"
@@ -68,13 +68,14 @@ def save_arrays(
     The manifest's rename decides: weights that it describes are read, be it under the name that they were written with.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path, partial = folder / WEIGHTS_FILE, folder / PARTIAL_WEIGHTS
     with suppress(DamagedError):  # of a folder that has no manifest yet
         if partial.is_file() and _described(folder) == partial:
             partial.replace(path)
     save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
-    sync(partial)
+    for written in (partial, folder):  # its name too: the manifest's may be on the disk before it
+        sync(written)
     manifest = {
         "version": FORMAT_VERSION,
         "sha256": _digest(partial),
@@ -85,6 +86,7 @@ def save_arrays(
     with replacing(folder / MANIFEST_FILE) as part:
         part.write_text(json.dumps(content | {_OWN_DIGEST: _own_digest(content)}, indent=1), encoding="utf-8")
     partial.replace(path)
+    sync(folder)  # or the next partial file might take the place of the only one that the manifest describes
     return path
 
 

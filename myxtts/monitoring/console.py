@@ -287,7 +287,7 @@ def _devices(state: RunState, bar_width: int, room: int) -> RenderableType:
         table.add_row("devices", Text("no figures yet", style="dim"))
         return table
     for device, share in window.device_busy.items():
-        roles = ["data"] * (device == window.data_device) + ["model"] * (device in window.model_devices)
+        roles = window.roles_of(device)
         memory = state.memory_of(device, roles[-1] if roles else "")
         table.add_row(
             "+".join(roles),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from myxtts.files import make_folder, writing
 from myxtts.monitoring.parsing import event_of, missing_fields
 from myxtts.monitoring.schema import SCHEMA, Event
 
@@ -35,9 +36,10 @@ class EventLog:
         self._lock = threading.RLock()
         self._subscribers: list[Callable[[Event], None]] = []
         self._write_failed = False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._torn = _ends_torn(path)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        with writing(path):
+            make_folder(path.parent)
+            self._torn = _ends_torn(path)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def subscribe(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with every later event, as a reader of the file gets it, on the writer's thread."""

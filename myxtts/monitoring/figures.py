@@ -43,7 +43,7 @@ class WindowFigures:
 
     step_ms: float | None = None
     phases: dict[str, PhaseFigures] = field(default_factory=dict)
-    data_device: str = ""
+    data_devices: tuple[str, ...] = ()
     model_devices: tuple[str, ...] = ()
     device_busy: dict[str, float] = field(default_factory=dict)
     stall_share: float = 0.0
@@ -54,7 +54,8 @@ class WindowFigures:
 
     buffer_capacity: int = 0
     efficiency: float | None = None
-    """Slowest phase's time for a batch divided by the time of a step; 1 is the best a pipeline can do."""
+    """Slowest phase's time for a batch divided by the time of a step; 1 is the best a pipeline can do. Of several data
+    devices, which work on as many batches at a time, the time is divided by their number."""
 
     bottleneck: str | None = None
     """Name of the slowest phase."""
@@ -76,17 +77,25 @@ class WindowFigures:
     @property
     def model_busy(self) -> float:
         """Mean busy share of the model devices."""
-        shares = [self.device_busy.get(device, 0.0) for device in self.model_devices]
-        return sum(shares) / len(shares) if shares else 0.0
+        return self._mean_busy(self.model_devices)
 
     @property
     def data_busy(self) -> float:
-        return self.device_busy.get(self.data_device, 0.0)
+        """Mean busy share of the data devices."""
+        return self._mean_busy(self.data_devices)
+
+    def _mean_busy(self, devices: Sequence[str]) -> float:
+        shares = [self.device_busy.get(device, 0.0) for device in devices]
+        return sum(shares) / len(shares) if shares else 0.0
+
+    def roles_of(self, device: str) -> list[str]:
+        """`data`, `model`, or both."""
+        return ["data"] * (device in self.data_devices) + ["model"] * (device in self.model_devices)
 
     @property
     def shares_device(self) -> bool:
         """True where the data work runs on a model device."""
-        return self.data_device in self.model_devices
+        return any(device in self.model_devices for device in self.data_devices)
 
 
 def average(windows: Sequence[WindowFigures]) -> WindowFigures:

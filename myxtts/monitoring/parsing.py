@@ -39,6 +39,8 @@ def event_of(record: Any) -> Event | None:
             return None
         if not 0 <= _number(clean.get("time")) < LATEST_TIME:
             return None
+        if "data_device" in clean:  # logs of 0.1
+            clean.setdefault("data_devices", [clean.pop("data_device")])
         return _built_event(SCHEMA.get(name, Event), clean)
     except _NotAnEventError:
         return None

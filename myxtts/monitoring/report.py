@@ -176,8 +176,7 @@ def _devices_section(state: RunState) -> str:
 
 
 def _roles(figures: WindowFigures, device: str) -> str:
-    roles = ["data"] * (device == figures.data_device) + ["model"] * (device in figures.model_devices)
-    return f"{' and '.join(roles)} device {device}".strip()
+    return f"{' and '.join(figures.roles_of(device))} device {device}".strip()
 
 
 def _memory_section(state: RunState) -> str:

@@ -59,7 +59,7 @@ class PipelineEvent(Event):
     """The pipeline's devices and buffer are known."""
 
     name = "pipeline"
-    data_device: str = always("")
+    data_devices: list[str] = field(default_factory=list, metadata={"always": True})
     model_devices: list[str] = field(default_factory=list, metadata={"always": True})
     buffer_size: int = always(0)
 

@@ -79,7 +79,7 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
     if not figures.shares_device and process.busy >= max(source.busy, transfer.busy) and process.busy > 0.8:
         return (
             f"the data device is the bottleneck ({percent(process.busy)} busy)",
-            "give --data-gpu the faster GPU, or train on one device without it",
+            "give --data-gpu the faster GPU, or a second one (--data-gpu 0,1), or train on one device without it",
         )
     if source.busy > 0.8:
         return (

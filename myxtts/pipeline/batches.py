@@ -22,7 +22,7 @@ State = Mapping[str, Any]
 """JSON-able position of a source: a few integers."""
 
 Process = Callable[[HostBatch], Tensors]
-"""The data device's work. It is called under `tf.device(data_device)`."""
+"""A data device's work on one batch. What it returns depends on the batch alone."""
 
 Split = Callable[[Tensors, int], Sequence[Tensors]]
 """Turns one processed batch into one for each replica."""
@@ -36,6 +36,18 @@ class BatchSource(Protocol):
     def get_state(self) -> State: ...
 
     def set_state(self, state: State) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """One data device: its work, and the device that this is called under and whose tensors it returns.
+
+    All producers of a pipeline give the same tensors for the same batch, so that it does not matter which of them has
+    it. The work may be done anywhere, as long as the call returns when the result is there.
+    """
+
+    process: Process
+    device: str | None = None
 
 
 @runtime_checkable
@@ -83,6 +95,12 @@ class DeviceBatch:
         return self.replicas[0]
 
 
+def even_shares(count: int, parts: int) -> list[int]:
+    """A count in `parts` of nearly equal size, larger ones first."""
+    small, larger = divmod(count, parts)
+    return [small + (part < larger) for part in range(parts)]
+
+
 def split_rows(tensors: Tensors, parts: int) -> list[Tensors]:
     """Cuts every tensor along its first axis into `parts` of nearly equal length, longer ones first.
 
@@ -97,8 +115,7 @@ def split_rows(tensors: Tensors, parts: int) -> list[Tensors]:
     count = next(iter(rows.values()))
     if count < parts:
         return [tensors] * parts
-    small, longer = divmod(count, parts)
-    bounds = [part * small + min(part, longer) for part in range(parts + 1)]
+    bounds = [0, *itertools.accumulate(even_shares(count, parts))]
     return [
         {name: tensor[start:stop] for name, tensor in tensors.items()} for start, stop in itertools.pairwise(bounds)
     ]

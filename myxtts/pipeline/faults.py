@@ -18,6 +18,12 @@ HANG_HINT = (
     "computing, lower --batch-size; the same command continues from the last checkpoint"
 )
 
+FIRST_BATCH_WARNING = (
+    "the %s phase has been busy with its first batch for %.0f s and training waits for it; a GPU that TensorFlow has "
+    "no binaries for compiles them first, which may take half an hour and is done once"
+)
+"""Before a phase's first batch there is no limit."""
+
 
 def stack_of(thread: threading.Thread) -> str:
     """Where a thread stands now, as a traceback prints it."""

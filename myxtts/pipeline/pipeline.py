@@ -1,9 +1,11 @@
-"""The three phases of training, overlapped: process on the data device, transfer, train on the caller's thread.
+"""The three phases of training, overlapped: process on data devices, transfer, train on the caller's thread.
 
 ```
 source ─▶ host buffer ─▶ process ─▶ buffer ─▶ transfer ─▶ 2 slots ─▶ train (iteration)
  thread                  thread               thread                caller
 ```
+Each of several producers has a thread and buffers of its own: batch p is the work of number p modulo their count, and
+the transfer takes from one after the other, so that no batch overtakes another.
 Order and content are those of `SequentialPipeline`, batch for batch. The first failure of any phase stops all of
 them and is raised at the caller's next `next()`, with its own traceback, ahead of batches that still wait.
 Closing, at any moment, wakes and joins every thread and drops what waits.
@@ -12,20 +14,22 @@ Closing, at any moment, wakes and joins every thread and drops what waits.
 from __future__ import annotations
 
 import abc
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from myxtts.errors import PipelineError
-from myxtts.monitoring.figures import PHASES
-from myxtts.pipeline.batches import BatchSource, Closable, DeviceBatch, Measure, Process, Split
+from myxtts.pipeline.batches import BatchSource, Closable, DeviceBatch, Measure, Producer, Split, even_shares
 from myxtts.pipeline.channel import Channel, EndOfDataError, NotYetError, Signal, StoppedError
-from myxtts.pipeline.faults import hang_error, hung_phase, stack_of
+from myxtts.pipeline.devices import Devices, TensorFlowDevices
+from myxtts.pipeline.faults import FIRST_BATCH_WARNING, hang_error, hung_phase, stack_of
 from myxtts.pipeline.telemetry import Activity, PhaseClock, Telemetry
 from myxtts.pipeline.work import PhaseWork, ProcessedBatch, SourceBatch
 
@@ -67,14 +71,13 @@ class PipelineBase(abc.ABC):
     def __init__(
         self,
         source: BatchSource,
-        process: Process,
+        producers: Sequence[Producer],
         *,
-        data_device: str | None,
         model_devices: Sequence[str | None],
         buffer_size: int = 50,
         host_buffer_size: int | None = None,
         start_delay_s: float = 2.0,
-        deep_copy: bool = False,
+        devices: Devices | None = None,
         split: Split | None = None,
         measure: Measure | None = None,
         telemetry: Telemetry | None = None,
@@ -83,14 +86,21 @@ class PipelineBase(abc.ABC):
         """`buffer_size` counts batches ready for the model, `host_buffer_size` those that are only read.
 
         Where several model devices are given, `split` cuts each batch for them; without it each gets the whole.
+        `devices` are TensorFlow's unless others are given.
         """
-        if not model_devices:
-            raise PipelineError("a pipeline needs a model device", hint="pass model_devices=['/GPU:1'], or [None]")
+        if not model_devices or not producers:
+            raise PipelineError(
+                "a pipeline needs a producer and a model device",
+                hint="pass [Producer(process, '/GPU:0')] and model_devices=['/GPU:1'], or None for no device",
+            )
         self.telemetry = telemetry or Telemetry(
-            data_device=data_device or "host", model_devices=[device or "host" for device in model_devices]
+            data_devices=[producer.device or "host" for producer in producers],
+            model_devices=[device or "host" for device in model_devices],
         )
         self._source = source
-        self._work = PhaseWork(source, process, data_device, tuple(model_devices), deep_copy, split, measure)
+        self._work = PhaseWork(
+            source, tuple(producers), tuple(model_devices), devices or TensorFlowDevices(), split, measure
+        )
         self._start_delay_s = start_delay_s
         self._hang_timeout_s = hang_timeout_s
         self._signal = Signal()
@@ -99,6 +109,7 @@ class PipelineBase(abc.ABC):
         self._delivered = 0
         self._closed = False
         self._hung = False
+        self._slow_to_start: set[str] = set()
         self._prepare(buffer_size, host_buffer_size)
         self.telemetry.buffer_capacity = self.capacity
 
@@ -144,6 +155,9 @@ class PipelineBase(abc.ABC):
     def __next__(self) -> DeviceBatch:
         train = self.telemetry.clock("train")
         if self._delivered:
+            if not self._batch_is_there():
+                # The rest of the step is work. With a batch at hand it goes on while the next step is given out.
+                self._work.finish_training()
             self.telemetry.step_finished()
         else:
             self.telemetry.begin()
@@ -182,6 +196,10 @@ class PipelineBase(abc.ABC):
         return self.telemetry.pause()
 
     @abc.abstractmethod
+    def _batch_is_there(self) -> bool:
+        """Whether the next batch is on the model devices already."""
+
+    @abc.abstractmethod
     def _next_batch(self) -> DeviceBatch: ...
 
     def _channel(self, capacity: int) -> Channel[Any]:
@@ -206,18 +224,19 @@ class PipelineBase(abc.ABC):
         finally:
             self.telemetry.clock(phase).switch(Activity.IDLE)
 
-    def _feed_host(self, host: Channel[SourceBatch]) -> None:
-        """The source thread: reads batches into the host buffer until the data end."""
+    def _feed_host(self, hosts: Sequence[Channel[SourceBatch]]) -> None:
+        """The source thread: reads batches into the host buffers, one after the other, until the data end."""
         clock = self.telemetry.clock("source")
         try:
-            while True:
+            for host in itertools.cycle(hosts):
                 clock.switch(Activity.BLOCKED)
                 host.reserve()
                 clock.switch(Activity.BUSY)
                 host.put(self._work.read())
                 clock.finished_batch()
         except EndOfDataError:
-            host.finish()
+            for host in hosts:
+                host.finish()
 
     def _get(self, channel: Channel[Item]) -> Item:
         """The next item for the training thread; a phase that hangs is reported instead of waited for.
@@ -236,8 +255,14 @@ class PipelineBase(abc.ABC):
                     self._raise_if_hung()
 
     def _raise_if_hung(self) -> None:
-        activities = {phase: self.telemetry.clock(phase).current() for phase in PHASES if phase in self._threads}
+        clocks = {phase: self.telemetry.clock(phase) for phase in self._threads}
+        activities = {phase: clock.current() for phase, clock in clocks.items()}
         phase = hung_phase(activities, self._hang_timeout_s)
+        if phase is not None and not clocks[phase].read().batches:
+            if phase not in self._slow_to_start:
+                self._slow_to_start.add(phase)
+                logger.warning(FIRST_BATCH_WARNING, phase, activities[phase][1])
+            return
         if phase is not None:
             error = hang_error(phase, activities[phase][1], self._threads[phase])
             self._hung = True
@@ -266,7 +291,7 @@ class PipelineBase(abc.ABC):
 
 
 class Pipeline(PipelineBase):
-    """Overlapped phases over a data device and one or several model devices.
+    """Overlapped phases over one or several data devices and one or several model devices.
 
     With several model devices each batch arrives as `DeviceBatch.replicas`: cut by `split` (`split_rows`
     for equal shares of the rows), or whole on every device where no `split` is given. `buffer_size` counts
@@ -275,19 +300,26 @@ class Pipeline(PipelineBase):
 
     def _prepare(self, buffer_size: int, host_buffer_size: int | None) -> None:
         slots = TRANSFER_SLOTS if buffer_size > TRANSFER_SLOTS else 1
-        self._host: Channel[SourceBatch] = self._channel(HOST_BATCHES if host_buffer_size is None else host_buffer_size)
-        self._processed: Channel[ProcessedBatch] = self._channel(max(1, buffer_size - slots))
+        phases = self.telemetry.process_phases
+        host_batches = HOST_BATCHES if host_buffer_size is None else host_buffer_size
+        hosts: list[Channel[SourceBatch]] = [
+            self._channel(max(1, size)) for size in even_shares(host_batches, len(phases))
+        ]
+        self._processed: list[Channel[ProcessedBatch]] = [
+            self._channel(max(1, size)) for size in even_shares(buffer_size - slots, len(phases))
+        ]
         self._ready: Channel[DeviceBatch] = self._channel(slots)
-        self.capacity = self._processed.capacity + self._ready.capacity
+        self.capacity = self._ready.capacity + sum(channel.capacity for channel in self._processed)
         self.telemetry.overlapped = True
-        self._processed_count = 0
-        self._add_thread("source", lambda: self._feed_host(self._host))
-        self._add_thread("process", self._run_process)
+        self._processed_counts = [0] * len(phases)
+        self._add_thread("source", lambda: self._feed_host(hosts))
+        for number, phase in enumerate(phases):
+            self._add_thread(phase, partial(self._run_process, number, phase, hosts[number]))
         self._add_thread("transfer", self._run_transfer)
 
     @property
     def depth(self) -> int:
-        return self._processed_count - self._delivered
+        return sum(self._processed_counts) - self._delivered
 
     def wait_until_ready(self) -> Readiness:
         began = time.perf_counter()
@@ -298,32 +330,45 @@ class Pipeline(PipelineBase):
         reason: Literal["full", "delay", "end of data"] = "delay"
         if depth >= self.capacity:
             reason = "full"
-        elif self._processed.finished:
+        elif self._all_processed():
             reason = "end of data"
         return Readiness(time.perf_counter() - began, depth, self.capacity, reason)
 
     def _is_ready(self) -> bool:
-        return self.depth >= self.capacity or self._processed.finished
+        return self.depth >= self.capacity or self._all_processed()
+
+    def _all_processed(self) -> bool:
+        return all(channel.finished for channel in self._processed)
+
+    def _batch_is_there(self) -> bool:
+        return self._ready.depth > 0
 
     def _next_batch(self) -> DeviceBatch:
         return self._get(self._ready)
 
-    def _run_process(self) -> None:
-        self._move("process", self._host, self._processed, self._process_one)
+    def _run_process(self, number: int, phase: str, host: Channel[SourceBatch]) -> None:
+        def process(batch: SourceBatch) -> ProcessedBatch:
+            processed = self._work.process(batch)
+            self._processed_counts[number] += 1
+            return processed
 
-    def _process_one(self, batch: SourceBatch) -> ProcessedBatch:
-        processed = self._work.process(batch)
-        self._processed_count += 1
-        return processed
+        self._move(phase, [host], self._processed[number], process)
 
     def _run_transfer(self) -> None:
-        self._move("transfer", self._processed, self._ready, self._work.transfer)
+        def transfer(batch: ProcessedBatch) -> DeviceBatch:
+            arrived, waited_s = self._work.transfer(batch)
+            self.telemetry.clock("transfer").was_waiting(waited_s)
+            return arrived
 
-    def _move(self, phase: str, inbound: Channel[Any], outbound: Channel[Any], work: Callable[[Any], Any]) -> None:
+        self._move("transfer", self._processed, self._ready, transfer)
+
+    def _move(
+        self, phase: str, inbounds: Sequence[Channel[Any]], outbound: Channel[Any], work: Callable[[Any], Any]
+    ) -> None:
         """A phase's thread: reserve room, take a batch, work, hand over; until the data end."""
         clock: PhaseClock = self.telemetry.clock(phase)
         try:
-            while True:
+            for inbound in itertools.cycle(inbounds):
                 clock.switch(Activity.BLOCKED)
                 outbound.reserve()
                 clock.switch(Activity.WAITING)

@@ -25,7 +25,7 @@ class SequentialPipeline(PipelineBase):
         if self.capacity:
             host: Channel[SourceBatch] = self._channel(self.capacity)
             self._host = host
-            self._add_thread("source", lambda: self._feed_host(host))
+            self._add_thread("source", lambda: self._feed_host([host]))
 
     @property
     def depth(self) -> int:
@@ -43,6 +43,9 @@ class SequentialPipeline(PipelineBase):
                 reason = "end of data" if host.finished else "delay"
         return Readiness(time.perf_counter() - began, self.depth, self.capacity, reason)
 
+    def _batch_is_there(self) -> bool:
+        return False
+
     def _next_batch(self) -> DeviceBatch:
         if self._signal.stopped:
             raise StoppedError
@@ -51,12 +54,14 @@ class SequentialPipeline(PipelineBase):
         if self._work.shares_device:
             # The device works, but not on the model: neither a stall nor training.
             train.switch(Activity.BLOCKED)
-        with _busy(self.telemetry, "process"):
+        with _busy(self.telemetry, self.telemetry.producer_of(batch.index)):
             processed = self._work.process(batch)
         if self._work.copies_nothing:
             return DeviceBatch(processed.index, processed.replicas, processed.state, processed.size)
         with _busy(self.telemetry, "transfer"):
-            return self._work.transfer(processed)
+            arrived, waited_s = self._work.transfer(processed)
+            self.telemetry.clock("transfer").was_waiting(waited_s)
+            return arrived
 
     def _read(self) -> SourceBatch:
         with _busy(self.telemetry, "source"):

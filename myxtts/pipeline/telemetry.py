@@ -5,10 +5,9 @@ seconds of each. A window is read on the training thread between two steps. `pau
 checkpoints out. Changing a state costs about a microsecond, a step changes about ten.
 
 Busy is the time that a phase's thread spends in its work. CPU functions return when they are done, so that is the
-device's time. A GPU runs behind its thread: the process phase therefore waits for its outputs
-(`devices.synchronise`), and the train step must fetch something of its own (the loss) before it asks
-for the next batch. The transfer phase does not wait on the model device, whose stream is full of training:
-on GPUs its busy time is what the host spends on it.
+device's time. A GPU runs behind its thread. The process phase therefore waits for its outputs, the training thread for
+the rest of its step before it is said to wait for data, and a copy's wait for the model device's queue is counted as
+waiting (`myxtts.pipeline.devices`).
 """
 
 from __future__ import annotations
@@ -78,6 +77,12 @@ class PhaseClock:
             self._seconds[self._activity] += moment - self._since
             self._activity, self._since = activity, moment
 
+    def was_waiting(self, seconds: float) -> None:
+        """Of what was counted as busy before, this much was a wait."""
+        with self._lock:
+            self._seconds[Activity.BUSY] -= seconds
+            self._seconds[Activity.WAITING] += seconds
+
     def finished_batch(self) -> None:
         self._batches += 1
 
@@ -127,16 +132,18 @@ class Telemetry:
     def __init__(
         self,
         *,
-        data_device: str = "host",
+        data_devices: Sequence[str] = ("host",),
         model_devices: Sequence[str] = ("host",),
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.data_device = data_device
+        self.data_devices = tuple(data_devices)
         self.model_devices = tuple(model_devices)
         self.buffer_capacity = 0
         self.overlapped = False
         self._now = now
-        self._clocks = {phase: PhaseClock(now) for phase in PHASES}
+        self.process_phases = _process_phases(self.data_devices)
+        self._phases = {phase: (phase,) if phase != "process" else self.process_phases for phase in PHASES}
+        self._clocks = {name: PhaseClock(now) for names in self._phases.values() for name in names}
         self._tally = _Tally()
         self._slice_shares: deque[float] = deque(maxlen=SLICES_KEPT)
         self._paused = False
@@ -145,6 +152,10 @@ class Telemetry:
 
     def clock(self, phase: str) -> PhaseClock:
         return self._clocks[phase]
+
+    def producer_of(self, index: int) -> str:
+        """The process phase that has the batch of this number."""
+        return self.process_phases[index % len(self.process_phases)]
 
     def begin(self) -> None:
         """Training thread, before its first batch: what was before (filling the buffer) is not training."""
@@ -201,7 +212,7 @@ class Telemetry:
     def _begin_window(self) -> None:
         self._tally = _Tally()
         self._seconds = 0.0
-        self._readings = {phase: Reading() for phase in PHASES}
+        self._readings = {phase: Reading() for phase in self._clocks}
         self._stretch = self._mark()
 
     def _mark(self) -> _Mark:
@@ -219,33 +230,36 @@ class Telemetry:
         end = self._mark()
         train = end.readings["train"] - self._slice.readings["train"]
         busy_s = train.of(Activity.BUSY)
-        if self.data_device in self.model_devices:
+        if self._shares_device:
             busy_s += train.of(Activity.BLOCKED)
         self._slice_shares.append(busy_s / (end.at - self._slice.at))
         self._slice = end
 
+    @property
+    def _shares_device(self) -> bool:
+        return any(device in self.model_devices for device in self.data_devices)
+
     def _figures(self, seconds: float, readings: dict[str, Reading], tally: _Tally) -> WindowFigures:
-        phases = {phase: _phase_figures(reading, seconds) for phase, reading in readings.items()}
+        phases = {
+            phase: _phase_figures([readings[name] for name in names], seconds) for phase, names in self._phases.items()
+        }
         steps = readings["train"].batches
         step_ms = 1000 * seconds / steps if steps else None
-        slowest = max(PHASES, key=lambda phase: phases[phase].ms_per_batch or 0.0)
-        slowest_ms = phases[slowest].ms_per_batch
-        if not self.overlapped and self.data_device in self.model_devices:
+        # What a batch costs a phase: several data devices work on as many batches at a time.
+        costs_ms = {name: (phases[name].ms_per_batch or 0.0) / len(names) for name, names in self._phases.items()}
+        slowest = max(PHASES, key=lambda phase: costs_ms[phase])
+        slowest_ms = costs_ms[slowest] or None
+        if not self.overlapped and self._shares_device:
             # One after the other on one device: the best it can do is to be busy with one or the other.
-            slowest_ms = (phases["process"].ms_per_batch or 0.0) + (phases["train"].ms_per_batch or 0.0) or None
-        device_busy = dict.fromkeys((self.data_device, *self.model_devices), 0.0)
-        device_busy[self.data_device] += phases["process"].busy
-        for device in self.model_devices:
-            device_busy[device] += phases["train"].busy
+            slowest_ms = costs_ms["process"] + costs_ms["train"] or None
         return WindowFigures(
             seconds=seconds,
             steps=steps,
             step_ms=step_ms,
             phases=phases,
-            data_device=self.data_device,
+            data_devices=self.data_devices,
             model_devices=self.model_devices,
-            # Two threads that share a device can both be at work; the device is busy once.
-            device_busy={device: min(share, 1.0) for device, share in device_busy.items()},
+            device_busy=self._device_busy(seconds, readings),
             stall_share=phases["train"].waiting,
             buffer_depth=tally.depth_sum / tally.batches if tally.batches else 0.0,
             buffer_capacity=self.buffer_capacity,
@@ -256,14 +270,34 @@ class Telemetry:
             padding_share=1 - tally.audio_seconds / tally.padded_seconds if tally.padded_seconds else None,
         )
 
+    def _device_busy(self, seconds: float, readings: dict[str, Reading]) -> dict[str, float]:
+        users = [*zip(self.data_devices, self.process_phases, strict=True)]
+        users += [(device, "train") for device in self.model_devices]
+        busy_s = dict.fromkeys((device for device, _ in users), 0.0)
+        for device, phase in users:
+            busy_s[device] += readings[phase].of(Activity.BUSY)
+        # Two threads that share a device can both be at work; the device is busy once.
+        return {device: min(busy / seconds, 1.0) if seconds else 0.0 for device, busy in busy_s.items()}
 
-def _phase_figures(reading: Reading, seconds: float) -> PhaseFigures:
+
+def _process_phases(data_devices: Sequence[str]) -> tuple[str, ...]:
+    """Names of the process phases, one for each data device."""
+    if len(data_devices) == 1:
+        return ("process",)
+    return tuple(f"process {number} ({device})" for number, device in enumerate(data_devices, 1))
+
+
+def _phase_figures(readings: Sequence[Reading], seconds: float) -> PhaseFigures:
+    """Of a phase's threads together: the mean of their shares, and what a batch takes one of them."""
+    total = sum(readings, Reading())
+
     def share(activity: Activity) -> float:
-        return reading.of(activity) / seconds if seconds else 0.0
+        # A wait that began in the window before may be taken off this one's busy time.
+        return max(0.0, total.of(activity)) / seconds / len(readings) if seconds else 0.0
 
     return PhaseFigures(
         busy=share(Activity.BUSY),
         waiting=share(Activity.WAITING),
         blocked=share(Activity.BLOCKED),
-        ms_per_batch=1000 * reading.of(Activity.BUSY) / reading.batches if reading.batches else None,
+        ms_per_batch=1000 * max(0.0, total.of(Activity.BUSY)) / total.batches if total.batches else None,
     )

@@ -11,13 +11,13 @@ from myxtts.pipeline.batches import (
     DeviceBatch,
     HostBatch,
     Measure,
-    Process,
+    Producer,
     Split,
     State,
     Tensors,
 )
 from myxtts.pipeline.channel import EndOfDataError
-from myxtts.pipeline.devices import copy_to_device, device_scope, synchronise
+from myxtts.pipeline.devices import Devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,9 @@ class PhaseWork:
     """What the phases compute: read, process, transfer. Holds no thread and no buffer."""
 
     _source: BatchSource
-    _process: Process
-    _data_device: str | None
+    producers: tuple[Producer, ...]
     _model_devices: tuple[str | None, ...]
-    _deep_copy: bool
+    _devices: Devices
     _split: Split | None
     _measure: Measure | None
     _next_index: int = 0
@@ -55,12 +54,12 @@ class PhaseWork:
     @property
     def shares_device(self) -> bool:
         """Whether the data work runs on a device of the model's."""
-        return self._data_device in self._model_devices
+        return any(producer.device in self._model_devices for producer in self.producers)
 
     @property
     def copies_nothing(self) -> bool:
         """Whether data and model are on the same, only device."""
-        return self._model_devices == (self._data_device,)
+        return all(self._model_devices == (producer.device,) for producer in self.producers)
 
     def read(self) -> SourceBatch:
         """The next host batch; `EndOfDataError` after the last."""
@@ -73,25 +72,28 @@ class PhaseWork:
         return batch
 
     def process(self, batch: SourceBatch) -> ProcessedBatch:
-        """Runs the process callable on the data device and waits for its outputs."""
+        """Runs the batch's producer under its device and waits for its outputs."""
+        producer = self.producers[batch.index % len(self.producers)]
         try:
-            with device_scope(self._data_device):
-                tensors = self._process(batch.arrays)
+            with self._devices.scope(producer.device):
+                tensors = producer.process(batch.arrays)
                 replicas = self._split_for_replicas(tensors)
-            synchronise(tensors, self._data_device)
+            self._devices.finish(tensors, producer.device)
             size = self._measure(batch.arrays) if self._measure is not None else None
         except StopIteration as error:
             # Passed on as it is, it would look like the end of the data.
             raise RuntimeError("the process callable raised StopIteration") from error
         return ProcessedBatch(batch.index, replicas, batch.state, size)
 
-    def transfer(self, batch: ProcessedBatch) -> DeviceBatch:
-        """Copies each replica's tensors to its model device."""
-        copies = tuple(
-            copy_to_device(tensors, device, deep_copy=self._deep_copy)
-            for tensors, device in zip(batch.replicas, self._model_devices, strict=True)
-        )
-        return DeviceBatch(batch.index, copies, batch.state, batch.size)
+    def transfer(self, batch: ProcessedBatch) -> tuple[DeviceBatch, float]:
+        """Copies each replica's tensors to its model device; also the seconds that this waited for other work."""
+        copied = self._devices.copy(batch.replicas, self._model_devices)
+        return DeviceBatch(batch.index, copied.replicas, batch.state, batch.size), copied.waited_s
+
+    def finish_training(self) -> None:
+        """Waits for all that the model devices were given: a step returns before its update is done."""
+        for device in self._model_devices:
+            self._devices.drain(device)
 
     def _split_for_replicas(self, tensors: Tensors) -> tuple[Tensors, ...]:
         count = len(self._model_devices)

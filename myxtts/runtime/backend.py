@@ -7,15 +7,19 @@ GPUs as they like, and a contract suite runs the same cases against the fake and
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from myxtts.errors import DeviceError, MissingDependencyError
+from myxtts.runtime.inventory import Gpu
 from myxtts.runtime.plan import DevicePlan
+
+logger = logging.getLogger(__name__)
 
 ALREADY_INITIALISED_HINT = (
     "call early_gpu_configuration() first, before any tensor or tf.device(...): devices are configured once per process"
@@ -46,11 +50,14 @@ class TensorFlowBackend:
         if plan.visible and max(plan.visible) >= len(gpus):
             raise DeviceError(
                 f"the driver lists GPU {max(plan.visible)}, but TensorFlow sees {len(gpus)} GPU(s)",
-                hint="install TensorFlow with CUDA: pip install 'myxtts[gpu]', then run myxtts doctor; "
+                hint="install TensorFlow with CUDA: make setup EXTRAS=gpu,dev (or pip uninstall tensorflow-cpu, then "
+                "pip install 'myxtts[gpu]'), then run myxtts doctor; "
                 "to train on the CPU instead: CUDA_VISIBLE_DEVICES=-1",
             )
         if plan.mode == "cpu" and gpus and not _cpu_was_asked_for():
             raise _unknown_to_the_driver(len(gpus))
+        details = [self._config.experimental.get_device_details(gpus[gpu.index]) for gpu in plan.gpus]
+        refuse_other_order(plan.gpus, details)
         try:
             self._config.set_visible_devices([gpus[index] for index in plan.visible], "GPU")
             for role in plan.roles:
@@ -74,7 +81,11 @@ class TensorFlowBackend:
     def memory_bytes(self, device: str) -> dict[str, int] | None:
         if not device.startswith("/GPU"):
             return None  # TensorFlow answers 0 for a CPU, which is not a measurement.
-        info = self._config.experimental.get_memory_info(device.lstrip("/"))
+        try:
+            info = self._config.experimental.get_memory_info(device.lstrip("/"))
+        except Exception as error:  # noqa: BLE001 - a GPU that is lost, a counter that is missing: no figure
+            logger.debug("no memory figure of %s: %s", device, error)
+            return None
         return {"current": int(info["current"]), "peak": int(info["peak"])}
 
 
@@ -107,6 +118,29 @@ class SimulatedBackend:
 
     def memory_bytes(self, device: str) -> dict[str, int] | None:
         return None
+
+
+def refuse_other_order(planned: Sequence[Gpu], details: Sequence[Mapping[str, Any]]) -> None:
+    """TensorFlow's GPU of a number must be the driver's of that number: by its place on the PCI bus, or where this
+    TensorFlow does not tell that, by its name."""
+    what = "PCI bus"
+    ours = [_short(gpu.bus_id) for gpu in planned]
+    theirs = [_short(one.get("pci_bus_id")) for one in details]
+    if None in ours or None in theirs:
+        what, ours, theirs = "name", [gpu.name for gpu in planned], [one.get("device_name") for one in details]
+        if sorted(map(str, ours)) != sorted(map(str, theirs)):
+            return  # other words for the same GPUs say nothing about their order
+    for gpu, known, found in zip(planned, ours, theirs, strict=True):
+        if known != found:
+            raise DeviceError(
+                f"GPU {gpu.index} has {what} {known} to the driver and {found} to TensorFlow",
+                hint="they count in different orders: import myxtts before anything else that uses CUDA",
+            )
+
+
+def _short(bus_id: str | None) -> str | None:
+    """Bus, device and function: NVML writes the domain with eight digits, CUDA with four."""
+    return None if bus_id is None else bus_id.lower().split(":", 1)[-1]
 
 
 def _cpu_was_asked_for() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from myxtts.config.gpus import GpuIndices
 from myxtts.errors import DeviceError
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.inventory import find_inventory
@@ -28,7 +29,7 @@ def setup_gpu_memory_isolation(
     return _configure_or_log(request)
 
 
-def early_gpu_configuration(data_gpu: int | None = None, model_gpu: int | None = None) -> bool:
+def early_gpu_configuration(data_gpu: GpuIndices = None, model_gpu: GpuIndices = None) -> bool:
     """Configure devices before TensorFlow starts. `True` only if both roles have their GPU.
 
     Without arguments all GPUs are made visible with memory growth and the answer is `False`: one device trains.

@@ -1,15 +1,16 @@
 """What GPUs the machine has, found without TensorFlow.
 
 TensorFlow must not be imported before the devices are decided, so the driver is asked through NVML. Numbers are
-nvidia-smi's (PCI order); `apply` makes TensorFlow count the same way. `CUDA_VISIBLE_DEVICES` is honoured.
+nvidia-smi's (PCI order): importing the package makes CUDA count the same way, whatever `CUDA_DEVICE_ORDER` was, and the
+backend checks that TensorFlow does. `CUDA_VISIBLE_DEVICES` is honoured.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from myxtts.errors import DeviceError
@@ -25,6 +26,8 @@ class Gpu:
     name: str
     memory_mb: int | None = None
     compute_capability: tuple[int, int] | None = None
+    bus_id: str | None = None
+    """Its place on the PCI bus, which the driver and CUDA both know."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Inventory:
     gpus: tuple[Gpu, ...] = ()
     simulated: bool = False
     driver_version: str | None = None
+    allocator: str | None = None
+    """What `TF_GPU_ALLOCATOR` asks TensorFlow to allocate with; `None` is its own."""
 
     def __len__(self) -> int:
         return len(self.gpus)
@@ -48,9 +53,8 @@ def simulated_inventory(count: int) -> Inventory:
 def find_inventory(simulate_gpus: int = 0, environment: Mapping[str, str] = os.environ) -> Inventory:
     """The simulated GPUs if any were asked for, by argument or variable; otherwise the real ones."""
     count = simulate_gpus or _simulated_by_variable(environment)
-    if count:
-        return simulated_inventory(count)
-    return real_inventory(environment)
+    found = simulated_inventory(count) if count else real_inventory(environment)
+    return replace(found, allocator=environment.get("TF_GPU_ALLOCATOR"))
 
 
 def _simulated_by_variable(environment: Mapping[str, str]) -> int:
@@ -67,9 +71,15 @@ def real_inventory(environment: Mapping[str, str] = os.environ) -> Inventory:
     with nvml() as library:
         if library is None:
             return Inventory()
-        handles = handles_of_visible(library, environment)
-        gpus = tuple(describe(library, index, handle) for index, handle in enumerate(handles))
-        return Inventory(gpus=gpus, driver_version=_text(library.nvmlSystemGetDriverVersion()))
+        try:
+            handles = handles_of_visible(library, environment)
+            gpus = tuple(describe(library, index, handle) for index, handle in enumerate(handles))
+            return Inventory(gpus=gpus, driver_version=_text(library.nvmlSystemGetDriverVersion()))
+        except library.NVMLError as error:
+            raise DeviceError(
+                f"the driver does not describe the machine's GPUs: {error}",
+                hint="nvidia-smi shows which; hide a GPU that fails with CUDA_VISIBLE_DEVICES, or use the CPU with -1",
+            ) from error
 
 
 def handles_of_visible(library: Any, environment: Mapping[str, str] = os.environ) -> list[Any]:
@@ -80,7 +90,10 @@ def handles_of_visible(library: Any, environment: Mapping[str, str] = os.environ
 
 
 def chosen_by_cuda_variable(value: str | None, uuids: list[str]) -> list[int]:
-    """CUDA's own rule: entries are numbers or unique UUID prefixes, and the first bad one hides all after it."""
+    """CUDA's own rule: entries are numbers or unique UUID prefixes, and the first bad one hides all after it.
+
+    Where a GPU is named twice, CUDA sees none at all: refused.
+    """
     if value is None:
         return list(range(len(uuids)))
     chosen: list[int] = []
@@ -92,6 +105,11 @@ def chosen_by_cuda_variable(value: str | None, uuids: list[str]) -> list[int]:
         if len(matches) != 1:
             break
         chosen.append(matches[0])
+    if len(set(chosen)) != len(chosen):
+        raise DeviceError(
+            f"CUDA_VISIBLE_DEVICES is {value!r}, it names a GPU twice",
+            hint="name each GPU once, for example CUDA_VISIBLE_DEVICES=0,1; two roles need two GPUs",
+        )
     return chosen
 
 
@@ -111,7 +129,8 @@ def nvml() -> Iterator[Any]:
     try:
         yield pynvml
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
 
 def memory_info(library: Any, handle: Any) -> Any:
@@ -130,7 +149,15 @@ def describe(library: Any, index: int, handle: Any) -> Gpu:
         name=_text(library.nvmlDeviceGetName(handle)),
         memory_mb=None if memory is None else int(memory.total) // 2**20,
         compute_capability=tuple(library.nvmlDeviceGetCudaComputeCapability(handle)),
+        bus_id=_bus_id(library, handle),
     )
+
+
+def _bus_id(library: Any, handle: Any) -> str | None:
+    try:
+        return _text(library.nvmlDeviceGetPciInfo(handle).busId)
+    except library.NVMLError:
+        return None
 
 
 def _text(value: str | bytes) -> str:

@@ -70,14 +70,15 @@ def watched_memory_mb(plan: DevicePlan, backend: Backend | None = None) -> dict[
 
 
 def memory_of(role: DeviceRole, backend: Backend | None) -> DeviceMemory:
+    """Never fails: it is asked while a run trains, and a GPU's counters may be lost at any step."""
     counters = backend.memory_bytes(role.name) if backend is not None else None
-    if counters is not None:
+    if role.name.startswith("/GPU"):
         return DeviceMemory(
             role=role.role,
             device=role.label,
-            source="tensorflow",
-            current_mb=counters["current"] / 2**20,
-            peak_mb=counters["peak"] / 2**20,
+            source="tensorflow" if counters is not None else "unavailable",
+            current_mb=counters["current"] / 2**20 if counters is not None else None,
+            peak_mb=counters["peak"] / 2**20 if counters is not None else None,
             limit_mb=role.memory_limit_mb,
             driver_used_mb=_driver_used_mb(role.physical),
         )
@@ -92,7 +93,7 @@ def memory_of(role: DeviceRole, backend: Backend | None) -> DeviceMemory:
     )
 
 
-def memory_of_plan(plan: DevicePlan | None = None) -> dict[str, DeviceMemory]:
+def memory_of_plan(plan: DevicePlan | None = None, backend: Backend | None = None) -> dict[str, DeviceMemory]:
     """Memory by role (`data`, `model`, and `model 2` and up for replicas) of the given or the applied plan."""
     plan = plan or applied_plan()
     if plan is None:
@@ -102,7 +103,7 @@ def memory_of_plan(plan: DevicePlan | None = None) -> dict[str, DeviceMemory]:
     result: dict[str, DeviceMemory] = {}
     for role in plan.roles:
         number = sum(key.startswith(role.role) for key in result)
-        result[role.role if not number else f"{role.role} {number + 1}"] = memory_of(role, applied_backend())
+        result[role.role if not number else f"{role.role} {number + 1}"] = memory_of(role, backend or applied_backend())
     return result
 
 
@@ -135,6 +136,8 @@ def _driver_used_mb(physical: int | None) -> float | None:
     with nvml() as library:
         if library is None or physical is None:
             return None
-        handle = handles_of_visible(library)[physical]
-        memory = memory_info(library, handle)
+        try:
+            memory = memory_info(library, handles_of_visible(library)[physical])
+        except (library.NVMLError, IndexError, DeviceError):
+            return None
         return None if memory is None else float(memory.used) / 2**20

@@ -24,13 +24,19 @@ SIMULATE_HINT = "to try the pipeline without GPUs, add --simulate-gpus 2"
 
 DRIVER_RESERVE_MB = 600
 """CUDA's context and the display take this much of a GPU before TensorFlow gets any."""
+LIBRARY_RESERVE_MB = {6: 500, 7: 1050, 8: 1536, 9: 1800}
+"""What cuDNN and cuBLAS take beside TensorFlow's own memory, by the GPU's compute capability up to that number; the
+figures are those that TensorFlow itself leaves free for them where no limit is set."""
+NCCL_RESERVE_MB = 400
+"""What NCCL's buffers take of a GPU that shares the model with others; an allowance, not a measurement."""
+LIMITLESS_ALLOCATOR = "cuda_malloc_async"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRequest:
     """What the user asked for, and nothing of what the machine has."""
 
-    data_gpu: int | None = None
+    data_gpu: GpuIndices = None
     model_gpu: GpuIndices = None
     multi_gpu: bool = False
     visible_gpus: str | None = None
@@ -95,10 +101,11 @@ class DevicePlan:
 
     mode: Mode
     models: tuple[DeviceRole, ...]
-    data: DeviceRole | None = None
+    producers: tuple[DeviceRole, ...] = ()
+    """The data devices, in the order in which they were named: batch p is the work of number p modulo their count."""
     visible: tuple[int, ...] = ()
-    capabilities: tuple[tuple[int, int] | None, ...] = ()
-    """Compute capability of each visible GPU, where the driver tells: precision is chosen by it."""
+    gpus: tuple[Gpu, ...] = ()
+    """The visible GPUs, as the driver describes them."""
     hidden: tuple[int, ...] = ()
     simulated: bool = False
     cpu_threads: int | None = None
@@ -109,17 +116,27 @@ class DevicePlan:
         return self.models[0]
 
     @property
+    def data(self) -> DeviceRole | None:
+        """The first data device; `None` where the model's does the data work too."""
+        return self.producers[0] if self.producers else None
+
+    @property
+    def producer_devices(self) -> tuple[str, ...]:
+        """Where the data work runs: the data devices, or beside the model where there is none."""
+        return tuple(role.name for role in self.producers) or (self.model.name,)
+
+    @property
     def producer_device(self) -> str:
-        """Where the data work runs: the data device, or beside the model where there is only one."""
-        return self.data.name if self.data is not None else self.model.name
+        """Where data work runs that is not shared out."""
+        return self.producer_devices[0]
 
     @property
     def two_roles(self) -> bool:
-        return self.data is not None
+        return bool(self.producers)
 
     @property
     def roles(self) -> tuple[DeviceRole, ...]:
-        return (*([self.data] if self.data is not None else []), *self.models)
+        return (*self.producers, *self.models)
 
     @property
     def memory_growth(self) -> bool:
@@ -137,22 +154,21 @@ class DevicePlan:
 def plan_devices(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     """Roles, names and limits for what was asked on what is there, or a `DeviceError` that says why not."""
     plan = _plan(request, inventory)
-    capabilities = tuple(inventory.gpus[index].compute_capability for index in plan.visible)
-    return replace(plan, capabilities=capabilities, cpu_threads=request.cpu_threads)
+    gpus = tuple(inventory.gpus[index] for index in plan.visible)
+    return replace(plan, gpus=gpus, cpu_threads=request.cpu_threads)
 
 
 def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     allowed = _allowed(request, inventory)
-    models = as_tuple(request.model_gpu)
-    if (request.data_gpu is None) != (not models):
-        roles = (f"--data-gpu {request.data_gpu}", "--model-gpu")
-        given, missing = roles if not models else (f"--model-gpu {','.join(map(str, models))}", "--data-gpu")
+    data, models = as_tuple(request.data_gpu), as_tuple(request.model_gpu)
+    if bool(data) != bool(models):
+        given, missing = ("--data-gpu", "--model-gpu") if data else ("--model-gpu", "--data-gpu")
         raise DeviceError(
-            f"{given} was given without {missing}",
+            f"{given} {_listed(data or models)} was given without {missing}",
             hint=f"give both --data-gpu and --model-gpu, or neither: {SINGLE_COMMAND}",
         )
-    if request.data_gpu is not None:
-        return _plan_roles(request, inventory, allowed, request.data_gpu, models)
+    if data:
+        return _plan_roles(request, inventory, allowed, data, models)
     if not allowed:
         if request.multi_gpu:
             raise DeviceError("--multi-gpu was given and no GPU was found", hint=f"leave it out, or {SIMULATE_HINT}")
@@ -189,13 +205,13 @@ def plan_in_force(plan: DevicePlan, request: DeviceRequest) -> DevicePlan:
 
 def _lacking(plan: DevicePlan, request: DeviceRequest) -> list[str]:
     """What was asked for and the plan has not, in words."""
-    data, models = plan.data, as_tuple(request.model_gpu)
+    data, models = as_tuple(request.data_gpu), as_tuple(request.model_gpu)
     lacking = []
-    if request.data_gpu is not None and (data is None or data.physical != request.data_gpu):
-        lacking.append(f"data GPU {request.data_gpu}")
+    if data and tuple(role.physical for role in plan.producers) != data:
+        lacking.append(f"data GPU {', '.join(map(str, data))}")
     if models and tuple(role.physical for role in plan.models) != models:
         lacking.append(f"model GPU {', '.join(map(str, models))}")
-    if request.data_memory_mb not in (None, data and data.memory_limit_mb):
+    if request.data_memory_mb not in (None, plan.data and plan.data.memory_limit_mb):
         lacking.append(f"a limit of {request.data_memory_mb} MB on the data GPU")
     if any(request.model_memory_mb not in (None, role.memory_limit_mb) for role in plan.models):
         lacking.append(f"a limit of {request.model_memory_mb} MB on the model GPU")
@@ -221,12 +237,16 @@ def _allowed(request: DeviceRequest, inventory: Inventory) -> tuple[int, ...]:
 
 
 def _plan_roles(
-    request: DeviceRequest, inventory: Inventory, allowed: tuple[int, ...], data: int, models: tuple[int, ...]
+    request: DeviceRequest,
+    inventory: Inventory,
+    allowed: tuple[int, ...],
+    data: tuple[int, ...],
+    models: tuple[int, ...],
 ) -> DevicePlan:
     if len(inventory) < 2:
         hint = f"with one GPU: {SINGLE_COMMAND}; {SIMULATE_HINT}" if len(inventory) else SIMULATE_HINT
         raise DeviceError(f"the dual pipeline needs at least 2 GPUs, {_found(inventory)}", hint=hint)
-    for flag, index in (("--data-gpu", data), *(("--model-gpu", model) for model in models)):
+    for flag, index in (*(("--data-gpu", one) for one in data), *(("--model-gpu", model) for model in models)):
         if not 0 <= index < len(inventory):
             raise DeviceError(
                 f"{flag} is {index}, must be 0-{len(inventory) - 1}: {_found(inventory)}",
@@ -237,16 +257,16 @@ def _plan_roles(
                 f"{flag} is {index}, but --visible-gpus {request.visible_gpus} hides that GPU",
                 hint=f"add {index} to --visible-gpus, or choose from {', '.join(map(str, allowed))}",
             )
-    if data in models:
+    if both := [index for index in data if index in models]:
         raise DeviceError(
-            f"--data-gpu and --model-gpu are both {data}",
-            hint=f"the two roles need two GPUs; to use one for everything: {SINGLE_COMMAND}",
+            f"--data-gpu and --model-gpu are both {both[0]}",
+            hint=f"the two roles need GPUs of their own; to use one for everything: {SINGLE_COMMAND}",
         )
-    visible = tuple(sorted({data, *models}))
+    visible = tuple(sorted({*data, *models}))
     _check_limits(request, inventory, data, models)
     return DevicePlan(
-        mode="dual" if len(models) == 1 else "hybrid",
-        data=_role("data", data, visible, inventory.simulated, request.data_memory_mb),
+        mode="dual" if len(visible) == 2 else "hybrid",
+        producers=tuple(_role("data", gpu, visible, inventory.simulated, request.data_memory_mb) for gpu in data),
         models=tuple(_role("model", gpu, visible, inventory.simulated, request.model_memory_mb) for gpu in models),
         visible=visible,
         hidden=_hidden(visible, inventory),
@@ -263,8 +283,8 @@ def _role(
     return DeviceRole(role=role, physical=physical, visible=position, name=name, memory_limit_mb=limit_mb)
 
 
-def _check_limits(request: DeviceRequest, inventory: Inventory, data: int, models: tuple[int, ...]) -> None:
-    limits = [("--data-gpu-memory", data, request.data_memory_mb)]
+def _check_limits(request: DeviceRequest, inventory: Inventory, data: tuple[int, ...], models: tuple[int, ...]) -> None:
+    limits = [("--data-gpu-memory", one, request.data_memory_mb) for one in data]
     limits += [("--model-gpu-memory", model, request.model_memory_mb) for model in models]
     for flag, index, limit_mb in limits:
         memory_mb = inventory.gpus[index].memory_mb
@@ -272,27 +292,41 @@ def _check_limits(request: DeviceRequest, inventory: Inventory, data: int, model
             raise DeviceError(
                 f"{flag} is {limit_mb} MB, must be at least {MIN_MEMORY_MB}", hint="limits are in MB: 8192 is 8 GB"
             )
-        if limit_mb is not None and memory_mb is not None and limit_mb > memory_mb:
+        if limit_mb is not None and inventory.allocator == LIMITLESS_ALLOCATOR:
             raise DeviceError(
-                f"{flag} is {limit_mb} MB, GPU {index} has {memory_mb} MB",
-                hint=f"{flag} {usable_mb(inventory.gpus[index])} leaves room for the driver",
+                f"{flag} is {limit_mb} MB, and with TF_GPU_ALLOCATOR={LIMITLESS_ALLOCATOR} no limit holds: "
+                "TensorFlow only gives memory back above it",
+                hint="unset TF_GPU_ALLOCATOR, or leave out --enable-memory-isolation",
+            )
+        if limit_mb is None or memory_mb is None:
+            continue
+        usable = usable_mb(inventory.gpus[index], replicas=len(models) if index in models else 1)
+        if limit_mb > usable:
+            raise DeviceError(
+                f"{flag} is {limit_mb} MB, of GPU {index}'s {memory_mb} MB {usable} are usable: "
+                "CUDA, cuDNN, cuBLAS and NCCL need the others",
+                hint=f"{flag} {usable} is the most",
             )
 
 
-def usable_mb(gpu: Gpu) -> int:
-    """What a process can have of a GPU whose memory is known."""
+def usable_mb(gpu: Gpu, *, replicas: int = 1) -> int:
+    """What TensorFlow can have of a GPU whose memory is known: the libraries beside it allocate their own."""
     if gpu.memory_mb is None:
         raise DeviceError(
             f"the memory of {gpu.name} is not known",
             hint="simulated devices share the machine's memory and cannot be limited; name the limits yourself",
         )
-    return max(MIN_MEMORY_MB, gpu.memory_mb - DRIVER_RESERVE_MB)
+    newest = max(LIBRARY_RESERVE_MB)
+    major = gpu.compute_capability[0] if gpu.compute_capability is not None else newest
+    libraries = next((size for known, size in LIBRARY_RESERVE_MB.items() if major <= known), LIBRARY_RESERVE_MB[newest])
+    nccl = NCCL_RESERVE_MB if replicas > 1 else 0
+    return max(MIN_MEMORY_MB, gpu.memory_mb - DRIVER_RESERVE_MB - libraries - nccl)
 
 
 def propose_memory_limits(
     inventory: Inventory, data_gpu: int, model_gpu: int, *, data_fraction: float = 0.33, model_fraction: float = 0.67
 ) -> tuple[int, int]:
-    """Limits in MB as shares of what each role's own GPU has, never more than a process can have of it."""
+    """Limits in MB as shares of what each role's own GPU has, never more than TensorFlow can have of it."""
     for name, fraction in (("data_fraction", data_fraction), ("model_fraction", model_fraction)):
         if not 0.0 < fraction <= 1.0:
             raise DeviceError(
@@ -309,6 +343,10 @@ def propose_memory_limits(
 
 def _hidden(visible: tuple[int, ...], inventory: Inventory) -> tuple[int, ...]:
     return tuple(gpu.index for gpu in inventory.gpus if gpu.index not in visible)
+
+
+def _listed(indices: tuple[int, ...]) -> str:
+    return ",".join(map(str, indices))
 
 
 def _found(inventory: Inventory) -> str:

@@ -10,11 +10,10 @@ def configuration_lines(plan: DevicePlan) -> list[str]:
     lines = [_simulation_line(plan)] if plan.simulated else []
     if not plan.two_roles:
         return [*lines, *_one_role_lines(plan)]
-    assert plan.data is not None
     return [
         *lines,
         "Configuring Multi-GPU Mode...",
-        f"   Data Processing GPU: {plan.data.physical}",
+        f"   Data Processing GPU: {_physical(plan.producers)}",
         f"   Model Training GPU: {_physical(plan.models)}",
         f"   Set visible devices: {' and '.join(f'GPU {index}' for index in plan.visible)}",
         *([f"   Hidden: {', '.join(f'GPU {index}' for index in plan.hidden)}"] if plan.hidden else []),
@@ -26,19 +25,19 @@ def configuration_lines(plan: DevicePlan) -> list[str]:
 
 def pipeline_lines(plan: DevicePlan, buffer_size: int) -> list[str]:
     """Which pipeline runs, and where it prefetches to."""
-    if plan.data is None:
+    if not plan.two_roles:
         return [f"Single pipeline: data and model on {plan.model.label}, buffer_size={buffer_size}"]
     return [
         "Intelligent GPU Pipeline: Multi-GPU Mode",
-        f"   - Data Processing GPU: {plan.data.physical}",
+        f"   - Data Processing GPU: {_physical(plan.producers)}",
         f"   - Model Training GPU: {_physical(plan.models)}",
-        f"   - Prefetching to {plan.data.label} with buffer_size={buffer_size}",
+        f"   - Prefetching to {', '.join(role.label for role in plan.producers)} with buffer_size={buffer_size}",
     ]
 
 
 def placement_lines(plan: DevicePlan) -> list[str]:
     """Where the model goes, and which original GPU that is."""
-    if plan.data is None:
+    if not plan.two_roles:
         where = ", ".join(role.label for role in plan.models)
         return [f"Model will be {'mirrored over' if plan.mode == 'mirrored' else 'placed on'} {where}"]
     lines = [f"Multi-GPU Mode: Model will be placed on {', '.join(role.label for role in plan.models)}"]
@@ -77,7 +76,7 @@ def _simulation_line(plan: DevicePlan) -> str:
 
 
 def _memory_line(plan: DevicePlan, role: DeviceRole) -> str:
-    gpu = f"{role.role} GPU" + (f" {role.physical}" if len(plan.models) > 1 else "")
+    gpu = f"{role.role} GPU" + (f" {role.physical}" if len(plan.roles) > 2 else "")
     if role.memory_limit_mb is not None:
         return f"Configured memory limit {role.memory_limit_mb} MB for {gpu}"
     return f"Configured memory growth for {gpu}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -14,3 +16,14 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     import_tensorflow().random.set_seed(seed)
+
+
+@contextmanager
+def keep_drawing_order() -> Iterator[None]:
+    """For copies of layers: Keras draws a seed for each weight that is made, and what is drawn after a copy must not
+    depend on how many devices have one."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)

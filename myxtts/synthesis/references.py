@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
-from myxtts.files import replacing, writing
+from myxtts.files import make_folder, replacing, writing
 from myxtts.monitoring.terminal import escaped
 from myxtts.synthesis.joining import trim_silence
 from myxtts.text.languages import find_language
@@ -132,6 +132,9 @@ def save_latents(path: Path, latents: VoiceLatents, voice_digest: str) -> None:
 def load_latents(path: Path, voice_digest: str, shape_LD: tuple[int, int]) -> VoiceLatents:
     """Latents of a file; those of other weights are a `SynthesisError`."""
     arrays, metadata = _open(path, _FORMAT, "saved voice", "make it with --save-voice")
+    speaker = arrays.get("speaker", np.zeros(0, np.float32))
+    if "latents" not in arrays or any(one.dtype != np.float32 for one in arrays.values()) or speaker.ndim != 1:
+        raise SynthesisError(f"{path} is no saved voice: its arrays are others", hint="make it with --save-voice")
     if metadata.get("voice") != voice_digest or arrays["latents"].shape != shape_LD:
         raise SynthesisError(
             f"{path} was made with other weights than this voice's",
@@ -158,6 +161,8 @@ def load_speakers(folder: Path) -> dict[str, Speaker]:
     try:
         about = [(escaped(one["name"]), escaped(one["language"])) for one in json.loads(metadata["speakers"])]
         waves = [arrays[f"{number:04d}"] for number in range(len(about))]
+        if any(wave.ndim != 1 or wave.dtype != np.int16 for wave in waves):
+            raise ValueError("a clip is no row of 16-bit samples")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise SynthesisError(f"{path} is no speakers file: {error}", hint="copy the voice folder again") from error
     return {name: Speaker(name, language, wave) for (name, language), wave in zip(about, waves, strict=True)}
@@ -181,7 +186,7 @@ def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: 
 
 def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with replacing(path) as part:
             save_file(dict(arrays), part, metadata)
 

@@ -23,7 +23,7 @@ from myxtts.synthesis.decoding import CodecDecoder, Decoder, HiFiGANDecoder, Tra
 from myxtts.synthesis.generation import Generator
 from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, Wave
-from myxtts.synthesis.voice import Voice, build_parts, find_voice, load_parts, read_voice_config, voice_manifest
+from myxtts.synthesis.voice import Voice, build_voice, find_voice, read_voice_config, voice_manifest
 
 
 class TensorFlowModel:
@@ -45,8 +45,7 @@ class TensorFlowModel:
     def load(cls, folder: Path, voice: Voice, *, device: str | None = None) -> TensorFlowModel:
         """Build the parts of a voice folder and fill them with its weights."""
         with tf.device(device):
-            parts = build_parts(voice.config.model, voice.manifest.parts)
-            load_parts(folder, parts)
+            parts = build_voice(folder, voice.config.model)
         return cls(voice, parts, device=device)
 
     def _choose_decoder(self, gains: Mapping[str, Sequence[float]]) -> Decoder:
@@ -135,6 +134,5 @@ def load_codec(path: str | Path) -> CodecDecoder:
     """The codec alone of a run or a voice folder, whose GPT need not be trained yet."""
     folder = find_voice(path)
     manifest = voice_manifest(folder)
-    parts = build_parts(read_voice_config(folder).model, manifest.parts)
-    load_parts(folder, parts)
+    parts = build_voice(folder, read_voice_config(folder).model)
     return CodecDecoder(parts.dvae, manifest.postfilter.get("dvae"))

@@ -22,7 +22,7 @@ from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import GUIDANCE, WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import CheckpointError
-from myxtts.files import writing
+from myxtts.files import make_folder, writing
 from myxtts.models.weights import (
     MANIFEST_FILE,
     WEIGHTS_FILE,
@@ -35,13 +35,16 @@ from myxtts.models.weights import (
 from myxtts.synthesis.litert import folder as litert
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import SPEAKERS_FILE, Speaker, load_speakers
+from myxtts.synthesis.voice_sizes import refuse_other_sizes
 from myxtts.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE = "config.yaml"
 TOKENIZER_FILE = "tokenizer.json"
+ALIGNER_FILE = "aligner.npz"
+"""The CTC aligner of its training corpus, from which that of a fine-tuning starts; speaking needs none."""
 VOICE_FOLDER = "voice"
-FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE)
-"""What a voice folder holds; speakers are there only where the voice was trained with some."""
+FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE, ALIGNER_FILE)
+"""What a voice folder holds; speakers and aligner are there only where the voice was trained with them."""
 BUILT_IN = Path(__file__).parent.parent / "voices"
 """Voices that come with the package, by name."""
 BASE = "base"
@@ -176,7 +179,7 @@ def save_voice(folder: Path, model: Any, manifest: VoiceManifest, config: XTTSCo
 
     The weights come last: whenever this is killed, the folder has the old ones or the new.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     config.to_yaml(folder / CONFIG_FILE)
     tokenizer.save(folder / TOKENIZER_FILE)
     variables = [variable for part in manifest.parts for variable in getattr(model, part).weights]
@@ -201,6 +204,19 @@ def build_parts(config: ModelConfig, parts: Iterable[str]) -> SimpleNamespace:
     for part in vars(built).values():
         part.build()
     return built
+
+
+def build_voice(folder: Path, config: ModelConfig) -> SimpleNamespace:
+    """The parts that a folder has, built and filled; sizes other than those of its weights are a `CheckpointError`."""
+    check_sizes(folder, config)
+    built = build_parts(config, voice_manifest(folder).parts)
+    load_parts(folder, built)
+    return built
+
+
+def check_sizes(folder: Path, config: ModelConfig) -> None:
+    """Refuse to build what the folder's weights do not fit, before it takes memory."""
+    refuse_other_sizes(config, voice_manifest(folder).parts, read_manifest(folder), folder)
 
 
 def load_parts(folder: Path, model: Any) -> tuple[str, ...]:
@@ -231,17 +247,18 @@ def export_voice(source: str | Path, out: Path, *, half: bool = False) -> Path:
     )
     stored = {name: half_precision(name, value) if half else value for name, value in read_arrays(folder).items()}
     with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         kept.to_yaml(out / CONFIG_FILE)
         tokenizer.save(out / TOKENIZER_FILE)
-        if (folder / SPEAKERS_FILE).is_file():
-            shutil.copyfile(folder / SPEAKERS_FILE, out / SPEAKERS_FILE)
+        for name in (SPEAKERS_FILE, ALIGNER_FILE):
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, out / name)
         manifest = replace(manifest, trained_on_all_clips=trained_on_all_clips(folder))
         path = save_arrays(out, stored, manifest.to_metadata())
         # The library writes for the owner alone; a voice to hand on is as readable as any other file here.
         path.chmod((out / CONFIG_FILE).stat().st_mode)
-    built = build_parts(read_voice_config(out).model, manifest.parts)
-    loaded = [variable for part in load_parts(out, built) for variable in getattr(built, part).weights]
+    built = build_voice(out, read_voice_config(out).model)
+    loaded = [variable for part in vars(built).values() for variable in part.weights]
     differing = [v.path for v in loaded if not np.array_equal(v.numpy(), stored[v.path], equal_nan=True)]
     if differing:
         raise CheckpointError(

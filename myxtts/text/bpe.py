@@ -172,8 +172,9 @@ def _parse_bpe(definition: str) -> Any:
     from tokenizers import Tokenizer as Bpe
 
     content = json.loads(definition)
-    content.pop("myxtts_characters", None)
     try:
+        if not isinstance(content.pop("myxtts_characters", ""), str):
+            raise TypeError("its characters are no text")
         return Bpe.from_str(json.dumps(content, ensure_ascii=False))
     except Exception as error:  # the library raises nothing more particular
         raise ConfigError(f"byte-pair vocabulary is damaged: {error}", hint="copy or make the file again") from error

@@ -145,11 +145,10 @@ class CharacterTokenizer(_SymbolTokenizer):
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """A saved tokenizer, or XTTS v2's `vocab.json`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        content = json.loads(text)
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"vocabulary {path} cannot be read: {error.strerror}", hint="check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"vocabulary {path} is not JSON: {error}", hint="copy or make the file again") from error
     return tokenizer_from_json(content)
 
@@ -166,14 +165,21 @@ def tokenizer_from_json(content: Any) -> Tokenizer:
     frontend = content.get("frontend")
     try:
         if frontend == "phonemes":
-            return PhonemeTokenizer(content["symbols"], content["languages"])
+            return PhonemeTokenizer(_texts(content, "symbols"), _texts(content, "languages"))
         if frontend == "characters":
-            return CharacterTokenizer(content["symbols"], content["languages"])
+            return CharacterTokenizer(_texts(content, "symbols"), _texts(content, "languages"))
         if frontend == "bpe":
             return BpeTokenizer(json.dumps(content["bpe"], ensure_ascii=False))
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise ConfigError(f"vocabulary lacks a usable {error}", hint="copy or make the file again") from error
     raise _no_such_frontend(frontend)
+
+
+def _texts(content: dict[str, Any], name: str) -> list[str]:
+    values = content[name]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise KeyError(name)
+    return values
 
 
 def train_tokenizer(

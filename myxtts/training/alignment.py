@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,9 @@ from myxtts.config.data import DataConfig
 from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
-from myxtts.files import replacing, writing
+from myxtts.files import DAMAGED_ARRAYS, replacing, writing
 from myxtts.models.ctc_paths import error_rate, fill_blanks, forced_paths, greedy_labels
+from myxtts.runtime.seeds import keep_drawing_order
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.run_folder import disk_full_hint
 
@@ -35,13 +34,12 @@ ALIGNER_STEPS = 350
 """With 16 clips each: four passes over an hour of speech, about 70 CPU-seconds. More speech has as many passes."""
 ALIGNER_CLIPS = 16
 ALIGNER_EPOCHS = 4
+FINE_TUNING_STEPS = 100
+"""Of an aligner that starts from a voice's: it knows the sounds, and learns the speaker."""
 _CLIPS_AT_ONCE = 32
 _CHECKED_CLIPS = 64
 _SEED = 7
 _VERSION = 1
-
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
-"""What NumPy and zipfile raise for a kept file with a flipped bit, one kind for each place that it may be in."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the task, how much is done and how much there is."""
@@ -64,13 +62,14 @@ def alignments_of(
     device: str,
     should_stop: Callable[[], bool],
     progress: Progress = lambda task, done, total: None,
+    initial: Path | None = None,
 ) -> list[Alignments] | None:
     """Alignments of the training corpus and of others with its tokenizer: as stored, or made by an aligner of `clips`.
 
-    None when it was asked to stop before they were complete. A trained network and the clips aligned by then are
-    stored: the next run goes on from there.
+    `initial` is the file of an aligner to start from. None when it was asked to stop before they were complete. A
+    trained network and the clips aligned by then are stored: the next run goes on from there.
     """
-    key = _key(train, clips, _aligner_steps(train, clips, steps))
+    key = _key(train, clips, _aligner_steps(train, clips, steps, initial), initial)
     corpora = [train, *(other for other in others if other.path != train.path)]
     paths = [corpus.path / f"alignment-{key}.npz" for corpus in corpora]
     stored = [_load(path) for path in paths]
@@ -80,7 +79,7 @@ def alignments_of(
     import tensorflow as tf
 
     with tf.device(device):
-        aligner = aligner_of(train, clips, steps=steps, should_stop=should_stop, progress=progress)
+        aligner = aligner_of(train, clips, steps=steps, should_stop=should_stop, progress=progress, initial=initial)
         if aligner is None:
             return None
         found = []
@@ -102,15 +101,18 @@ def aligner_of(
     steps: int,
     should_stop: Callable[[], bool],
     progress: Progress = lambda task, done, total: None,
+    initial: Path | None = None,
 ) -> Aligner | None:
-    """The aligner of a corpus, on the current device: read from beside the shards, or trained now.
+    """The aligner of a corpus, on the current device: read from beside the shards, or trained now from `initial`.
 
     None when it was asked to stop before that; one whose training was complete is stored even then.
     """
     aligner = Aligner(train.tokenizer)
-    steps = _aligner_steps(train, clips, steps)
-    path = _network_path(train, clips, steps)
+    steps = _aligner_steps(train, clips, steps, initial)
+    path = _network_path(train, clips, steps, initial)
     if not aligner.restore(path):
+        if initial is not None:
+            aligner.restore(initial)
         if not aligner.learn(train, clips, steps, should_stop, progress):
             return None
         aligner.save(path)
@@ -130,7 +132,9 @@ class Aligner:
 
         self._label_of = spoken_labels(tokenizer)
         self._mel = MelSpectrogram()
-        self.network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
+        # Alignments of an earlier run need no network: what the run draws next must not depend on that.
+        with keep_drawing_order():
+            self.network = seeded(CTCNetwork(int(self._label_of.max()) + 1), _SEED)
         self._logits = tf.function(self.network, autograph=False, reduce_retracing=True)
 
     def learn(
@@ -163,9 +167,12 @@ class Aligner:
         _write(path, **{f"{number:04d}": weight.numpy() for number, weight in enumerate(self.network.weights)})
 
     def restore(self, path: Path) -> bool:
-        """Load the weights that `save` stored; `False` where there are none that can be read."""
-        stored = _read(path, [f"{number:04d}" for number in range(len(self.network.weights))])
+        """Load the weights that `save` stored; `False` where there are none that can be read, or none that fit."""
+        stored = read_stored(path, [f"{number:04d}" for number in range(len(self.network.weights))])
         if stored is None:
+            return False
+        if [value.shape for value in stored] != [tuple(weight.shape) for weight in self.network.weights]:
+            logger.warning("%s is of another aligner and is not used", path)
             return False
         for weight, value in zip(self.network.weights, stored, strict=True):
             weight.assign(value)
@@ -207,7 +214,7 @@ class Aligner:
         # Neighbours in length share a batch, or short clips would pay for long ones.
         order = np.argsort(codes, kind="stable")
         done = 0
-        if (stored := _read(unfinished, ["tokens", "done"])) is not None:
+        if (stored := read_stored(unfinished, ["tokens", "done"])) is not None:
             tokens, done = stored[0].copy(), int(stored[1])
         for first in range(done, len(order), _CLIPS_AT_ONCE):
             if should_stop():
@@ -241,20 +248,54 @@ class Aligner:
                 yield logits_BFK[row, : int(steps_of(int(mel_lengths_B[row])))], *self._labels(text)
 
 
-def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> str:
+def kept_network(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, initial: Path | None) -> Path:
+    """The file beside the shards that has the aligner of a stage of so many steps, once it is trained."""
+    return _network_path(prepared, clips, _aligner_steps(prepared, clips, steps, initial), initial)
+
+
+def write_grown(path: Path, source: Path, old: Tokenizer, new: Tokenizer) -> None:
+    """An aligner of one vocabulary for another: sounds that are new to it begin as unlikely as its least likely one.
+
+    Nothing is written where the file cannot be read: the aligner then starts from nothing.
+    """
+    try:
+        with np.load(source) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except DAMAGED_ARRAYS as error:
+        logger.warning("%s cannot be read (%s): the aligner is trained from nothing", source, error)
+        return
+    was, now = spoken_labels(old), spoken_labels(new)
+    ids = {token: number for number, token in enumerate(old.tokens())}
+    known = [
+        was[ids[token]] if token in ids else -1 for token, label in zip(new.tokens(), now, strict=True) if label >= 0
+    ]
+    labels = int(was.max()) + 1
+    for name, value in arrays.items():
+        if value.shape[-1] == labels + 1:
+            columns = [value[..., label] if label >= 0 else value[..., :labels].min(-1) for label in known]
+            arrays[name] = np.stack([*columns, value[..., labels]], -1)
+    _write(path, **arrays)
+
+
+def _key(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, initial: Path | None = None) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(clips, "<i8").tobytes())
+    if initial is not None:
+        digest.update(initial.read_bytes())
     digest.update(json.dumps([prepared.fingerprint, steps, _VERSION, _SEED]).encode())
     return digest.hexdigest()[:16]
 
 
-def _aligner_steps(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> int:
+def _aligner_steps(
+    prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, initial: Path | None = None
+) -> int:
     """Training steps of the aligner for a stage of `steps` steps: as many at most, or those of a stored network.
 
     A stage that is resumed finds the network that it began with first, also where a longer stage has trained another.
     """
-    whole = max(ALIGNER_STEPS, ALIGNER_EPOCHS * len(clips) // ALIGNER_CLIPS)
+    fewest = ALIGNER_STEPS if initial is None else FINE_TUNING_STEPS
+    whole = max(fewest, ALIGNER_EPOCHS * len(clips) // ALIGNER_CLIPS)
     brief = min(steps, whole)
-    stored = [length for length in (brief, whole) if _network_path(prepared, clips, length).is_file()]
+    stored = [length for length in (brief, whole) if _network_path(prepared, clips, length, initial).is_file()]
     return (stored or [brief])[0]
 
 
@@ -262,23 +303,25 @@ def _unfinished_path(path: Path) -> Path:
     return path.with_suffix(".part.npz")
 
 
-def _network_path(prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int) -> Path:
-    return prepared.path / f"alignment-{_key(prepared, clips, steps)}.network.npz"
+def _network_path(
+    prepared: PreparedCorpus, clips: NDArray[np.integer], steps: int, initial: Path | None = None
+) -> Path:
+    return prepared.path / f"alignment-{_key(prepared, clips, steps, initial)}.network.npz"
 
 
 def _load(path: Path) -> Alignments | None:
-    stored = _read(path, ["tokens", "starts"])
+    stored = read_stored(path, ["tokens", "starts"])
     return Alignments(*stored) if stored is not None else None
 
 
-def _read(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
-    """The named arrays of a file; None where the file is missing or cannot be read."""
+def read_stored(path: Path, names: Sequence[str]) -> list[NDArray[Any]] | None:
+    """The named arrays of a file; None where the file is missing, damaged or cannot be read."""
     if not path.is_file():
         return None
     try:
         with np.load(path) as stored:
             return [stored[name] for name in names]
-    except _DAMAGED as error:
+    except (OSError, *DAMAGED_ARRAYS) as error:
         logger.warning("%s cannot be read (%s): the corpus is aligned again", path, error)
         return None
 

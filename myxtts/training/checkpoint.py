@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 
 from myxtts.config import earlier
 from myxtts.errors import CheckpointError, DamagedError
-from myxtts.files import replacing, sync
+from myxtts.files import make_folder, replacing, sync
 from myxtts.models.weights import MANIFEST_FILE, read_arrays, read_manifest, save_arrays
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
         _set_aside(target)
     temporary = folder / f".writing-{checkpoint.step:08d}-{os.getpid()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         _remove_abandoned(folder)
         metadata = {"step": checkpoint.step, "state": checkpoint.state}
         arrays = save_arrays(temporary, checkpoint.arrays, metadata)

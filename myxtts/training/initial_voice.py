@@ -26,9 +26,11 @@ from myxtts.data.corpora import list_corpus
 from myxtts.data.prepare import PreparingStopped
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import CheckpointError, ConfigError, DataError
+from myxtts.files import make_folder
 from myxtts.models.weights import TEXT_WEIGHTS, grow_text_vocabulary, read_arrays, read_manifest, save_arrays
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import (
+    ALIGNER_FILE,
     CONFIG_FILE,
     TOKENIZER_FILE,
     find_voice,
@@ -40,6 +42,7 @@ from myxtts.synthesis.voice import (
 )
 from myxtts.text.extending import extend_tokenizer, old_ids
 from myxtts.text.tokenizer import Tokenizer
+from myxtts.training.alignment import write_grown
 from myxtts.training.run_folder import RunFolder
 from myxtts.training.stages import STAGE_NAMES, needed_with
 from myxtts.training.stages.spec import StageSpec
@@ -286,7 +289,7 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     arrays = {name: value for name, value in read_arrays(voice.folder).items() if name.split("/")[0] in parts}
     if "gpt" in parts:
         arrays = grown(arrays, voice.tokenizer, tokenizer, seed=config.training.seed)
-    folder.voice.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.voice)
     config.to_yaml(folder.voice / CONFIG_FILE)
     tokenizer.save(folder.voice / TOKENIZER_FILE)
     manifest = dataclasses.replace(
@@ -298,6 +301,8 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
         trained_to=None,
         trained_on=(),
     )
+    if "gpt" in parts and (voice.folder / ALIGNER_FILE).is_file():
+        write_grown(folder.voice / ALIGNER_FILE, voice.folder / ALIGNER_FILE, voice.tokenizer, tokenizer)
     save_arrays(folder.voice, arrays, manifest.to_metadata())
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 

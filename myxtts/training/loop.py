@@ -21,12 +21,13 @@ from myxtts.errors import MyXTTSError
 from myxtts.files import writing
 from myxtts.monitoring.events import EventLog
 from myxtts.pipeline import DeviceBatch, Pipeline, SequentialPipeline, split_rows
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
 from myxtts.training.checkpoint import Checkpoint, load_best, load_latest, mark_best, read_best, save_checkpoint
 from myxtts.training.initial_voice import nothing_fits
-from myxtts.training.out_of_memory import limits_in_words, out_of_memory
+from myxtts.training.out_of_memory import limits_in_words, out_of_memory, ran_out_of_memory
 from myxtts.training.recipes import is_fine_tuning, length_of, recipe_for, with_batches_of, with_steps
 from myxtts.training.run_folder import (
     RunFolder,
@@ -191,12 +192,11 @@ class StageLoop:
         schedule = Pipeline if plan.two_roles else SequentialPipeline
         return schedule(
             source,
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             buffer_size=data.buffer_size,
             start_delay_s=data.model_start_delay,
-            deep_copy=plan.simulated,
+            devices=TensorFlowDevices(deep_copy=plan.simulated),
             split=split_rows if len(plan.models) > 1 else None,
             measure=size_of,
         )
@@ -245,11 +245,10 @@ class StageLoop:
         plan = self.trainer.plan
         with SequentialPipeline(
             self.data.held_out_source(),
-            self.trainer.current_stage().process,
-            data_device=plan.producer_device,
+            self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
-            deep_copy=plan.simulated,
+            devices=TensorFlowDevices(deep_copy=plan.simulated),
             split=split_rows if len(plan.models) > 1 else None,
         ) as pipeline:
             return [batch for _, batch in zip(range(VALIDATION_BATCHES), pipeline, strict=False)]
@@ -291,7 +290,9 @@ def run_stage(loop: StageLoop) -> bool:
     """`StageLoop.run` with its last words: averaged weights adopted at the end, memory that ran out explained."""
     try:
         finished = loop.run()
-    except tf.errors.ResourceExhaustedError as error:
+    except tf.errors.OpError as error:
+        if not ran_out_of_memory(error):
+            raise
         # The producer's half, validation or samples: what learning itself could not fit is said by the trainer.
         limits = with_batches_of(recipe_for(loop.config, loop.spec), loop.config.data)
         raise out_of_memory(error, loop.trainer.plan, limits_in_words(limits, loop.spec.name)) from error

@@ -12,7 +12,7 @@ import tensorflow as tf
 from myxtts.config.config import XTTSConfig
 from myxtts.models.xtts import XTTS
 from myxtts.pipeline import DeviceBatch
-from myxtts.pipeline.devices import copy_to_device
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.runtime.leaks import LeakReport, LeakWatch, detect_memory_leak
 from myxtts.runtime.memory import monitor_gpu_memory, watched_memory_mb
 from myxtts.runtime.plan import DevicePlan
@@ -51,6 +51,7 @@ class MemoryIsolatedDualGPUTrainer(XTTSTrainer):
         self.enable_monitoring = enable_monitoring
         self._watch = LeakWatch()
         super().__init__(isolated, model, resume_checkpoint, plan=plan)
+        self._devices = TensorFlowDevices(deep_copy=self.plan.simulated)
 
     def process_batch(self, host_batch: Mapping[str, Any]) -> Tensors:
         """Phase 1, on the data GPU: waves to mels and codes."""
@@ -59,8 +60,7 @@ class MemoryIsolatedDualGPUTrainer(XTTSTrainer):
 
     def transfer_batch(self, processed: Tensors) -> DeviceBatch:
         """Phase 2: an explicit copy from the data GPU to the model GPU."""
-        copied = copy_to_device(processed, self.plan.model.name, deep_copy=self.plan.simulated)
-        return DeviceBatch(0, (copied,), {})
+        return DeviceBatch(0, self._devices.copy([processed], [self.plan.model.name]).replicas, {})
 
     def train_batch(self, batch: DeviceBatch) -> StepResult:
         """Phase 3, on the model GPU: forward, backward, update; then a look at the memory."""

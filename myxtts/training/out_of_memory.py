@@ -19,6 +19,17 @@ _TENSOR = re.compile(r"allocating tensor with shape\[([\d,]*)\] and type (\w+)")
 _BYTES = re.compile(r"(?:allocate|allocating) (\d+) bytes")
 _FULL_DISK = "No space left on device"
 _DEVICE = re.compile(r"device:([A-Z]+:\d+)")
+_BESIDE_TENSORFLOW = re.compile(
+    r"No algorithm (?:without scratch )?worked|(?:CUDNN|CUBLAS|CUSPARSE|CUSOLVER)_STATUS_ALLOC_FAILED"
+    r"|CUFFT_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY|NCCL\b.*?(?:unhandled cuda error|out of memory)",
+    re.IGNORECASE,
+)
+"""What cuDNN, cuBLAS, cuFFT, NCCL and the driver say; TensorFlow raises it as one of several kinds of error."""
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether it is one of the faces of a device, or a disk, that is full."""
+    return isinstance(error, tf.errors.ResourceExhaustedError) or bool(_BESIDE_TENSORFLOW.search(str(error)))
 
 
 def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingError:
@@ -30,12 +41,16 @@ def out_of_memory(error: Exception, plan: DevicePlan, batch: str) -> TrainingErr
     if _FULL_DISK in message:
         return TrainingError(f"a disk is full: {message.splitlines()[0]}", hint=disk_full_hint())
     role = _role_of(message, plan)
-    limit_flag = f"--{role.role}-gpu-memory"
-    limit = f", its limit is {limit_flag} {role.memory_limit_mb}" if role.memory_limit_mb is not None else ""
+    limit_flag, library = f"--{role.role}-gpu-memory", _BESIDE_TENSORFLOW.search(message)
+    limited = role.memory_limit_mb is not None
+    limit = f", its limit is {limit_flag} {role.memory_limit_mb}" if limited else ""
+    asked = f"a library beside TensorFlow got none ({library[0]})" if library is not None else asked_for(message)
+    # TensorFlow's memory is within the limit, a library's outside of it.
+    change = f"{'lower' if library is not None else 'raise'} {limit_flag}, " if limited else ""
     return TrainingError(
-        f"{role.role} device {role.label} is out of memory: {asked_for(message)} on {batch}{limit}",
+        f"{role.role} device {role.label} is out of memory: {asked} on {batch}{limit}",
         hint="lower --batch-size or --batch-seconds (and raise --grad-accum to keep the sum), "
-        + (f"raise {limit_flag}, " if limit else "")
+        + change
         + "or lower --max-clip-seconds; a run that has saved a checkpoint wants another --run-dir for that, or --fresh",
     )
 

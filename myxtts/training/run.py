@@ -31,7 +31,14 @@ from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import configuration_lines, pipeline_lines, placement_lines
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker, save_speakers
-from myxtts.synthesis.voice import load_parts, read_voice_tokenizer, save_voice, voice_manifest
+from myxtts.synthesis.voice import (
+    ALIGNER_FILE,
+    check_sizes,
+    load_parts,
+    read_voice_tokenizer,
+    save_voice,
+    voice_manifest,
+)
 from myxtts.training import initial_voice
 from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_folder import (
@@ -170,6 +177,7 @@ class TrainingRun:
             with writing(self._folder.voice, hint=disk_full_hint()):
                 save_speakers(self._folder.voice, speakers)
                 initial_voice.begin(self.config, self._folder, self.tokenizer)
+            check_sizes(self._folder.voice, self.config.model)
 
     def _corpora(self, config: XTTSConfig) -> tuple[Corpus, Corpus]:
         """Training clips and held-out clips: one of every 20, or those of --val-data."""
@@ -211,7 +219,15 @@ class TrainingRun:
         done: list[Stage] = []
         for spec in stages_to_run(self.config):
             self._load_required_parts(trainer, spec, done)
-            data = StageData(self.config, spec, self._train, self._held_out, self._should_stop, progress=self._progress)
+            data = StageData(
+                self.config,
+                spec,
+                self._train,
+                self._held_out,
+                self._should_stop,
+                progress=self._progress,
+                initial_aligner=self._initial_aligner(),
+            )
             loop = StageLoop(
                 trainer, data, self._folder, self._events, lambda saved: self._on_checkpoint(trainer, saved), samples
             )
@@ -220,8 +236,15 @@ class TrainingRun:
             voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
             if voice < Trained.to(spec.name, trainer.step_number):
                 self._publish(trainer, spec)  # A kill came between its last checkpoint and the voice.
+            if data.initial_aligner is None:
+                data.keep_aligner(self._folder.voice / ALIGNER_FILE, steps=loop.total_steps)
             done.append(spec.name)
         return True
+
+    def _initial_aligner(self) -> Path | None:
+        """What a fine-tuning began with; it stays in the run's voice, for a resumed run must find the same."""
+        path = self._folder.voice / ALIGNER_FILE
+        return path if "gpt" in self._inherited and path.is_file() else None
 
     def _build_trainer(self) -> XTTSTrainer:
         self._events.write(
@@ -229,14 +252,14 @@ class TrainingRun:
             mode=self._plan.mode,
             lines=configuration_lines(self._plan),
             simulated=self._plan.simulated,
-            data=dataclasses.asdict(self._plan.data) if self._plan.data is not None else None,
+            data=[dataclasses.asdict(role) for role in self._plan.producers],
             models=[dataclasses.asdict(role) for role in self._plan.models],
         )
         for line in (*pipeline_lines(self._plan, self.config.data.buffer_size), *placement_lines(self._plan)):
             logger.info(line)
         self._events.write(
             "pipeline",
-            data_device=self._plan.producer_device,
+            data_devices=list(self._plan.producer_devices),
             model_devices=[role.name for role in self._plan.models],
             buffer_size=self.config.data.buffer_size,
         )
@@ -251,7 +274,7 @@ class TrainingRun:
 
         seed_everything(self.config.training.seed)
         training, data = self.config.training, self.config.data
-        if training.enable_memory_isolation and data.data_gpu is not None and isinstance(data.model_gpu, int):
+        if training.enable_memory_isolation and isinstance(data.data_gpu, int) and isinstance(data.model_gpu, int):
             limits = training.data_gpu_memory, training.model_gpu_memory
             return MemoryIsolatedDualGPUTrainer(self.config, data.data_gpu, data.model_gpu, *limits, plan=self._plan)
         return XTTSTrainer(self.config, plan=self._plan)

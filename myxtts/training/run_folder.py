@@ -21,7 +21,7 @@ from myxtts.config.loading import as_plain_values
 from myxtts.config.strict_yaml import read_strict_yaml
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, ConfigError, TrainingError
-from myxtts.files import try_lock, writing
+from myxtts.files import make_folder, try_lock, writing
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
 from myxtts.training.stages import STAGE_NAMES
@@ -132,7 +132,7 @@ class RunFolder:
 @contextmanager
 def _locked(folder: Path, flag: str) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise TrainingError(f"{folder} cannot be written: {error.strerror}", hint=f"choose another {flag}") from error
@@ -175,7 +175,7 @@ _MAY_CHANGE = {
         *("multi_gpu", "visible_gpus", "simulate_gpus", "cpu_threads"),
         *("enable_memory_isolation", "data_gpu_memory", "model_gpu_memory"),
         *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "discriminator_start"),
-        *("learning_rate", "mixed_precision", "optimization_level", "jit_compile"),
+        *("learning_rate", "mixed_precision", "optimization_level", "jit_compile", "tf32", "deterministic"),
     },
 }
 """Settings that a continued run may change: devices, pace and places, not what is learnt from which data."""

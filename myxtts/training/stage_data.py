@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,9 @@ from myxtts.data.alignments import Alignments
 from myxtts.data.augmentation import Augmentation
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
+from myxtts.files import replacing, writing
 from myxtts.pipeline import BatchSize
-from myxtts.training.alignment import Aligner, Progress, aligner_of, alignments_of
+from myxtts.training.alignment import Aligner, Progress, aligner_of, alignments_of, kept_network
 from myxtts.training.recipes import recipe_for, with_batches_of
 from myxtts.training.stages.spec import StageSpec
 
@@ -39,6 +41,8 @@ class StageData:
     held_out: Corpus
     should_stop: Callable[[], bool]
     progress: Progress
+    initial_aligner: Path | None = None
+    """The aligner of the voice that the run started from."""
     _alignments: dict[Path, Alignments] = field(default_factory=dict)
 
     def source(self, *, steps: int = 0) -> BatchSource:
@@ -88,6 +92,7 @@ class StageData:
             device=device,
             should_stop=self.should_stop,
             progress=self.progress,
+            initial=self.initial_aligner,
         )
         if found is None:
             return False
@@ -102,7 +107,15 @@ class StageData:
             steps=steps,
             should_stop=self.should_stop,
             progress=self.progress,
+            initial=self.initial_aligner,
         )
+
+    def keep_aligner(self, path: Path, *, steps: int) -> None:
+        """Copy the stage's trained aligner, where it had one, to `path`."""
+        network = kept_network(self.train.prepared, self.train.clips, steps, self.initial_aligner)
+        if network.is_file():
+            with writing(path.parent), replacing(path) as part:
+                shutil.copyfile(network, part)
 
     @property
     def several_speakers(self) -> bool:

@@ -25,15 +25,15 @@ from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, TrainingError
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.xtts import XTTS
-from myxtts.pipeline import DeviceBatch, split_rows
+from myxtts.pipeline import DeviceBatch, Producer, split_rows
 from myxtts.runtime.apply import plan_of_process
 from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.plan_log import creation_line
-from myxtts.runtime.precision import choose_precision
+from myxtts.runtime.precision import choose_precision, set_arithmetic
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint, refuse_other_model
 from myxtts.training.optim import AdamW, LossScale, clipped_means, sum_over_replicas
-from myxtts.training.out_of_memory import batch_in_words, out_of_memory
+from myxtts.training.out_of_memory import batch_in_words, out_of_memory, ran_out_of_memory
 from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.run_folder import refuse_other_configuration
 from myxtts.training.stage_order import load_required_parts
@@ -72,6 +72,7 @@ class XTTSTrainer:
         """`plan` is the one that was applied to this process; without it the configuration's own is applied now."""
         self.config = config
         self.plan = plan if plan is not None else plan_of_process(config)
+        set_arithmetic(tf32=config.training.tf32, deterministic=config.training.deterministic)
         keras.config.set_dtype_policy(choose_precision(config.training.mixed_precision, self.plan))
         self.model_device = model_device or self.plan.model.name
         self.strategy = tf.distribute.OneDeviceStrategy(model_device) if model_device else make_strategy(self.plan)
@@ -82,6 +83,8 @@ class XTTSTrainer:
         self.pretrained_parts: frozenset[str] = frozenset()
         """Parts whose weights came with a published voice; set it before a stage that should leave them as they are."""
         self.stage: TrainingStage | None = None
+        self.producers: tuple[Producer, ...] = ()
+        """The stage's data work, on each data device."""
         self.recipe: StageRecipe | None = None
         self.optimizer: AdamW | None = None
         if resume_checkpoint is not None:
@@ -105,14 +108,24 @@ class XTTSTrainer:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
         spec = stage_named(stage, self.config.model)
         self.recipe = recipe if recipe is not None else recipe_for(self.config, spec)
-        context = StageContext(
-            config=self.config,
-            model=self.model,
-            plan=self.plan,
-            steps=self.recipe.steps,
-            pretrained=self.pretrained_parts,
+        self.stage, *others = [
+            spec.build(
+                StageContext(
+                    config=self.config,
+                    model=self.model,
+                    plan=self.plan,
+                    data_device=device,
+                    steps=self.recipe.steps,
+                    pretrained=self.pretrained_parts,
+                )
+            )
+            for device in self.plan.producer_devices
+        ]
+        # Of the others only their half on a further data device is used.
+        self.producers = tuple(
+            Producer(stage.process, device)
+            for stage, device in zip((self.stage, *others), self.plan.producer_devices, strict=True)
         )
-        self.stage = spec.build(context)
         with self.strategy.scope(), self._model_scope():
             self.stage.build()
             variables, shares = self.stage.trainable_variables, self.stage.rate_shares
@@ -200,7 +213,9 @@ class XTTSTrainer:
                 for batch, passed in passes:
                     if passed["auxiliary"]:
                         self._run_after_update(self._per_replica(batch), passed["auxiliary"], step)
-        except tf.errors.ResourceExhaustedError as error:
+        except tf.errors.OpError as error:
+            if not ran_out_of_memory(error):
+                raise
             raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
         self.step_number += 1

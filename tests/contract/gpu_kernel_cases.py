@@ -17,7 +17,7 @@ import tensorflow as tf
 from myxtts.cli import train
 from myxtts.config.config import XTTSConfig
 from myxtts.pipeline import DeviceBatch
-from myxtts.pipeline.devices import copy_to_device, device_scope
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.kernels import stored_table
@@ -48,7 +48,7 @@ def as_on_gpus(precision: str) -> Iterator[None]:
     on_gpus = {
         "on_cpu": lambda weight: False,
         "refuse_half_precision_on_cpu": lambda compute_dtype, device: None,
-        "choose_precision": lambda mixed, plan: precision,
+        "choose_precision": lambda mixed, plan, role="model": precision,
     }
     for module in [module for name, module in sys.modules.items() if name.startswith("myxtts.")]:
         for name, ours in on_gpus.items():
@@ -117,18 +117,18 @@ def without_a_kernel() -> Seen:
 
 def one_step(trainer: XTTSTrainer, name: Any) -> None:
     trainer.start_stage(name)
-    stage, batch = trainer.current_stage(), host_batch()
-    with device_scope(DATA):
+    stage, batch, devices = trainer.current_stage(), host_batch(), TensorFlowDevices()
+    with devices.scope(DATA):
         processed = stage.process(batch)
         if stage.measured_batches:
             stage.measure([processed])
-    moved = copy_to_device(processed, MODEL, deep_copy=False)
+    moved = devices.copy([processed], [MODEL]).replicas[0]
     batches = [DeviceBatch(0, (moved,), {})]
     trainer.learn(batches)
     if trainer.config.training.jit_compile:
         return
     trainer.evaluate(batches)
-    with device_scope(MODEL):
+    with devices.scope(MODEL):
         stage.validate_together([moved])
 
 
@@ -142,7 +142,7 @@ def speak(trainer: XTTSTrainer, name: Any) -> None:
     reference = np.random.default_rng(0).standard_normal(22050).astype(np.float32) / 10
     synthesizer.speak("one two", reference=[reference], checks=HallucinationChecks(retries=0))
     latents_1LD = synthesizer.latents([reference]).latents_LD[None]
-    with device_scope(MODEL):
+    with tf.device(MODEL):
         next(model.generator.stream(latents_1LD, [[5, 6, 7]], [3]))
 
 

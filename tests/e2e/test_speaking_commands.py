@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 from myxtts.audio.io import write_audio
-from myxtts.cli import evaluate
-from myxtts.cli.demo import DemoOptions, can_speak, claim, is_finished, train_command
+from myxtts.cli import demo, evaluate
+from myxtts.cli.demo_from_scratch import FromScratchOptions, can_speak, claim, train_command
 from myxtts.cli.flags import parse_options
 from myxtts.cli.main import main
 from myxtts.cli.synth import SynthOptions, current_flags, numbered, read_texts, refuse_early
+from myxtts.cli.training_process import is_finished
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError, UsageError
 from tests.processes import ROOT, myxtts, run_program
 from tests.unit.test_initial_voice import write_voice
@@ -231,7 +232,7 @@ def test_texts_are_utf_8_with_or_without_a_mark_and_other_bytes_are_refused(
 
 
 def test_the_demo_trains_with_a_command_that_a_user_could_type(tmp_path: Path) -> None:
-    command = train_command(DemoOptions(max_steps=5, folder=tmp_path / "demo"), tmp_path, Path("r"))
+    command = train_command(FromScratchOptions(max_steps=5, folder=tmp_path / "demo"), tmp_path, Path("r"))
 
     assert command[:5] == ["train", "--train-data", str(tmp_path), "--run-dir", "r"]
     shown = myxtts(*command, "--dry-run")
@@ -241,30 +242,31 @@ def test_the_demo_trains_with_a_command_that_a_user_could_type(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("minutes", [0.0, math.nan, math.inf])
-def test_a_demo_of_no_or_of_endless_minutes_is_refused(minutes: float) -> None:
+@pytest.mark.parametrize("options", [FromScratchOptions, demo.DemoOptions])
+def test_a_demo_of_no_or_of_endless_minutes_is_refused(options: Any, minutes: float) -> None:
     with pytest.raises(ConfigError, match=f"--minutes is {minutes}"):
-        DemoOptions(minutes=minutes)
+        options(minutes=minutes)
 
 
 def test_a_demo_that_is_terminated_lets_its_training_save_and_fails(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     command = [sys.executable, "-m", "tests.programs", "commands", "demo_that_waits", str(saved)]
-    demo = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
-    assert demo.stdout is not None
-    assert demo.stdout.readline() == b"ready\n"
+    ended = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+    assert ended.stdout is not None
+    assert ended.stdout.readline() == b"ready\n"
 
-    demo.send_signal(signal.SIGTERM)
+    ended.send_signal(signal.SIGTERM)
     # Their output is at its end once both are gone.
-    said, _ = demo.communicate(timeout=30)
+    said, _ = ended.communicate(timeout=30)
 
     assert saved.is_file()
-    assert demo.returncode == 128 + signal.SIGTERM
+    assert ended.returncode == 128 + signal.SIGTERM
     assert b"training saves and stops" in said
 
 
 def test_a_quick_demo_has_a_folder_of_its_own() -> None:
-    assert DemoOptions().home != DemoOptions(quick=True).home
-    assert DemoOptions(quick=True, folder=Path("mine")).home == Path("mine")
+    assert FromScratchOptions().home != FromScratchOptions(quick=True).home
+    assert FromScratchOptions(quick=True, folder=Path("mine")).home == Path("mine")
 
 
 @pytest.mark.parametrize("other", [{"max_steps": 4}, {"seed": 1}, {"corpus_minutes": 1.5}, {"voices": 2}])
@@ -272,11 +274,11 @@ def test_a_demo_of_other_settings_is_neither_continued_nor_scored_as_this_one(
     tmp_path: Path, other: dict[str, Any]
 ) -> None:
     home = tmp_path / "demo"
-    claim(DemoOptions(folder=home))
-    claim(DemoOptions(folder=home, minutes=5.0, sentences=3))
+    claim(FromScratchOptions(folder=home))
+    claim(FromScratchOptions(folder=home, minutes=5.0, sentences=3))
 
     with pytest.raises(ConfigError, match="holds a demo of other settings") as caught:
-        claim(DemoOptions(folder=home, **other))
+        claim(FromScratchOptions(folder=home, **other))
     assert f"remove {home}" in caught.value.hint
 
 

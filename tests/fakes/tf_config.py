@@ -38,11 +38,19 @@ class _Experimental:
         self.owner.calls.append(("growth", device.name, enable))
 
     def get_memory_info(self, device: str) -> dict[str, int]:
+        if self.owner.lost_after is not None:
+            self.owner.lost_after -= 1
+            if self.owner.lost_after < 0:
+                raise RuntimeError("INTERNAL: CUDA error: GPU is lost")
         kind, index = device.split(":")
         names = [d.name for d in self.owner.list_logical_devices(kind)]
         if f"/device:{kind}:{index}" not in names:
             raise ValueError(f"No matching devices found for '{device}'")
         return {"current": 0, "peak": 0} if kind == "CPU" else {"current": 300 * 2**20, "peak": 400 * 2**20}
+
+    def get_device_details(self, device: PhysicalDevice) -> dict[str, Any]:
+        self.owner.refuse_unknown(device)
+        return self.owner.details[int(device.name.rsplit(":", 1)[1])] if self.owner.details else {}
 
     def set_device_policy(self, policy: str | None) -> None:
         self.owner.calls.append(("policy", policy))
@@ -72,6 +80,10 @@ class FakeTfConfig:
     virtual: dict[PhysicalDevice, list[LogicalDeviceConfiguration]] = field(default_factory=dict)
     growth: dict[PhysicalDevice, bool] = field(default_factory=dict)
     soft_placement: bool = True
+    details: list[dict[str, Any]] = field(default_factory=list)
+    """What TensorFlow says of each GPU; the runtime's to know."""
+    lost_after: int | None = None
+    """Memory readings after which the GPUs do not answer."""
     initialised: bool = False
 
     LogicalDeviceConfiguration = LogicalDeviceConfiguration

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from myxtts.runtime.inventory import find_inventory
-from tests.processes import run, run_script
+from tests.processes import run, run_program, run_script
 from tests.small_model import SIZES
 from tests.training_processes import arguments, events
 
@@ -53,9 +55,8 @@ def capability_for_16_bits() -> tuple[int, int]:
     return capability
 
 
-def seen(script: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(run_script(PRELUDE + script, fresh=True, **all_gpus()).splitlines()[-1])
-    return result
+def seen(script: str) -> Any:
+    return json.loads(run_script(PRELUDE + script, fresh=True, **all_gpus()).splitlines()[-1])
 
 
 def test_each_role_has_a_limit_that_it_cannot_cross_and_memory_is_measured() -> None:
@@ -187,7 +188,8 @@ def test_a_run_in_16_bits_learns_every_stage_and_speaks_its_samples(tmp_path: Pa
 def test_data_work_does_not_wait_for_a_model_device_that_is_busy() -> None:
     need(2)
     found = seen("""
-from myxtts.pipeline.devices import copy_to_device, synchronise
+from myxtts.pipeline.devices import TensorFlowDevices
+devices = TensorFlowDevices()
 trainer = XTTSTrainer(config(data_gpu=0, model_gpu=1))
 trainer.start_stage("codec")
 stage, source = trainer.current_stage(), ToneSource()
@@ -195,7 +197,7 @@ data, model = trainer.plan.data.name, trainer.plan.model.name
 def process():
     with tf.device(data):
         out = stage.process(next(source))
-    synchronise(out, data)
+    devices.finish(out, data)
     return out
 @tf.function
 def long_work(x):
@@ -213,7 +215,7 @@ with tf.device(model):
     pending = long_work(start)
 processed = process()
 ready_s = time.perf_counter() - began
-moved = copy_to_device(processed, model, deep_copy=False)
+moved = devices.copy([processed], [model]).replicas[0]
 pending[0, 0].numpy()
 print(json.dumps(dict(
     alone_s=alone_s, ready_s=ready_s, device=on(moved["mel"]),
@@ -224,6 +226,55 @@ print(json.dumps(dict(
     assert found["equal"]
     assert found["device"] == "/GPU:1"
     assert found["ready_s"] < 0.5 * found["alone_s"], "the data device waited for the model device's work"
+
+
+def test_batches_are_copied_while_the_model_device_makes_its_steps(
+    record_property: Callable[[str, object], None],
+) -> None:
+    need(2)
+    found = json.loads(run_program("gpu_overlap", fresh=True, **all_gpus()).splitlines()[-1])
+    for name, value in found.items():
+        record_property(name, round(value, 5))
+
+    assert found["equal"]
+    assert found["copy_s"] < 0.5 * found["loop_s"], "a copy waited for more than the step at hand"
+    assert found["loop_beside_copies_s"] < 1.5 * found["loop_s"], "copies held up the steps"
+    assert found["copy_busy_s"] <= found["copy_s"]
+    assert found["copy_busy_s"] < 5 * found["copy_alone_s"], "a wait for the model device was counted as copying"
+
+
+def test_tensorflow_s_gpus_are_those_of_the_driver(record_property: Callable[[str, object], None]) -> None:
+    need(1)
+    found = seen("""
+gpus = tf.config.list_physical_devices("GPU")
+print(json.dumps([tf.config.experimental.get_device_details(gpu) for gpu in gpus]))
+""")
+    inventory = find_inventory().gpus
+    record_property("details", sorted(found[0]))
+
+    assert [one["device_name"] for one in found] == [gpu.name for gpu in inventory]
+    assert [tuple(one["compute_capability"]) for one in found] == [gpu.compute_capability for gpu in inventory]
+
+
+def test_deterministic_runs_repeat_themselves_and_the_cost_is_known(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    need(1)
+    write_demo_corpus(tmp_path / "demo", DemoSettings(minutes=0.5), workers=1)
+    runs = {"first": ("--deterministic",), "second": ("--deterministic",), "plain": ()}
+    for name, flags in runs.items():
+        result = run(
+            *arguments(tmp_path / "demo", tmp_path / name, "--max-steps", "20", "--samples", "0", *flags), **all_gpus()
+        )
+        assert result.returncode == 0, result.stderr
+        windows = [event for event in events(tmp_path / name) if event["event"] == "window"]
+        record_property(f"{name}_step_ms", round(median(window["step_ms"] for window in windows), 1))
+
+    first, second = (
+        [(event["stage"], event["loss"]) for event in events(tmp_path / name) if event["event"] == "step"]
+        for name in ("first", "second")
+    )
+    assert first == second
 
 
 def test_the_five_part_check_passes() -> None:
@@ -240,8 +291,10 @@ def test_the_five_part_check_passes() -> None:
         (2, ("--data-gpu", "0", "--model-gpu", "1", "--enable-memory-isolation", "--model-gpu-memory", "4096")),
         (2, ("--multi-gpu",)),
         (3, ("--data-gpu", "0", "--model-gpu", "1,2")),
+        (3, ("--data-gpu", "0,1", "--model-gpu", "2")),
+        (4, ("--data-gpu", "0,1", "--model-gpu", "2,3")),
     ],
-    ids=["dual isolated", "mirrored", "hybrid"],
+    ids=["dual isolated", "mirrored", "1+2", "2+1", "2+2"],
 )
 def test_whole_runs_leave_a_voice_and_the_busy_shares_of_the_gpus(
     tmp_path: Path, gpus: int, flags: tuple[str, ...]

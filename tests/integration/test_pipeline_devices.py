@@ -34,7 +34,7 @@ def test_data_work_stays_on_the_data_device_and_batches_arrive_as_copies_on_the_
 def test_pipelined_dual_and_sequential_single_give_the_same_bits() -> None:
     result = answer("same_bits")
 
-    assert result == {"dual": True, "identity": True, "batches": 25}
+    assert result == {"dual": True, "identity": True, "two producers": True, "on both": [13, 12], "batches": 25}
 
 
 @pytest.mark.slow

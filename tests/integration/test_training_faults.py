@@ -107,6 +107,10 @@ def test_out_of_memory_names_the_device_the_batch_the_limit_and_how_much_was_ask
         assert f"--{role}-gpu-memory {limit}" in problem
         assert "--batch-size" in hint
         assert f"raise --{role}-gpu-memory" in hint
+    problem, hint = said["cudnn"]
+    assert "model device /GPU:1" in problem
+    assert "a library beside TensorFlow got none (CUDNN_STATUS_ALLOC_FAILED) on a batch of 8 clips" in problem
+    assert "lower --model-gpu-memory" in hint, "the library allocates outside of the limit"
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def saying_a_line() -> None:
 
 
 def demo_that_waits(saved: str) -> None:
-    from myxtts.cli.demo import run_training
+    from myxtts.cli.training_process import run_training
 
     run_training([sys.executable, "-m", "tests.programs", "commands", "saving_when_asked", saved], 1.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from myxtts.cli.validate import ToneSource
@@ -30,17 +31,40 @@ def make_steps_hungry() -> None:
     CodecStage.objective = objective  # type: ignore[assignment, method-assign]
 
 
-def main() -> None:
-    make_steps_hungry()
-    config = XTTSConfig(model_size="tiny", simulate_gpus=2, stage="codec", max_steps=2, **SIZES)
-    trainer = MemoryIsolatedDualGPUTrainer(config, 0, 1, 4096, 8192)
+def make_steps_fail_in_cudnn() -> None:
+    """As a convolution does that cuDNN has no memory for: not TensorFlow's own error."""
+    learn = CodecStage.objective
+
+    def no_memory() -> np.float32:
+        raise RuntimeError("Failed to create a convolution plan: CUDNN_STATUS_ALLOC_FAILED")
+
+    def objective(stage: CodecStage, batch: Any, *, seed: Any, step: Any) -> Any:
+        whole = learn(stage, batch, seed=seed, step=step)
+        fails = tf.ensure_shape(tf.numpy_function(no_memory, [], tf.float32), [])
+        return whole._replace(figures={**whole.figures, "fails": fails})
+
+    CodecStage.objective = objective  # type: ignore[assignment, method-assign]
+
+
+def said_of_a_step(trainer: MemoryIsolatedDualGPUTrainer) -> list[str]:
     trainer.start_stage("codec")
     batch = trainer.transfer_batch(trainer.process_batch(next(ToneSource())))
-    said = {}
     try:
         trainer.train_batch(batch)
     except TrainingError as error:
-        said["model"] = [error.problem, error.hint]
+        return [error.problem, error.hint]
+    raise AssertionError("the step went well")
+
+
+def main() -> None:
+    config = XTTSConfig(model_size="tiny", simulate_gpus=2, stage="codec", max_steps=2, **SIZES)
+    trainer = MemoryIsolatedDualGPUTrainer(config, 0, 1, 4096, 8192)
+    healthy, said = CodecStage.objective, {}
+    make_steps_hungry()
+    said["model"] = said_of_a_step(trainer)
+    CodecStage.objective = healthy  # type: ignore[method-assign]
+    make_steps_fail_in_cudnn()
+    said["cudnn"] = said_of_a_step(trainer)
     try:
         with tf.device(trainer.plan.producer_device):
             tf.random.uniform([TOO_MANY])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from myxtts.pipeline import Pipeline, SequentialPipeline, split_rows
+from myxtts.pipeline import Pipeline, Producer, SequentialPipeline, split_rows
+from myxtts.pipeline.devices import TensorFlowDevices
 
 process_devices: list[str] = []
 
@@ -60,8 +61,10 @@ def arrivals() -> dict[str, Any]:
 
     def arrived(*, deep_copy: bool) -> list[Any]:
         kept.clear()
-        devices: dict[str, Any] = {"data_device": "/CPU:1", "model_devices": ["/CPU:2"]}
-        with Pipeline(Source(3), keeping_process, deep_copy=deep_copy, **devices) as pipeline:
+        producers = [Producer(keeping_process, "/CPU:1")]
+        with Pipeline(
+            Source(3), producers, model_devices=["/CPU:2"], devices=TensorFlowDevices(deep_copy=deep_copy)
+        ) as pipeline:
             return [batch.tensors for batch in pipeline]
 
     def address(tensor: tf.Tensor) -> int:
@@ -74,7 +77,8 @@ def arrivals() -> dict[str, Any]:
     copies = arrived(deep_copy=True)
     return {
         "process": sorted(set(process_devices)),
-        "arrived": sorted({t.backing_device[-5:] for tensors in copies for t in tensors.values()}),
+        # Integers of 32 bits stay in the host's memory, whatever device they are on.
+        "arrived": sorted({tensors["mel"].backing_device[-5:] for tensors in copies}),
         "identity_shares": all(identity_shares),
         "copied": not any(shared(copies)),
         "equal": all(digest(a) == digest(k) for a, k in zip(copies, kept, strict=True)),
@@ -83,19 +87,34 @@ def arrivals() -> dict[str, Any]:
 
 
 def same_bits() -> dict[str, Any]:
-    def seen(make: Any, **settings: Any) -> list[tuple[int, int, str]]:
-        with make(Source(25), process, **settings) as pipeline:
+    def seen(make: Any, data: Sequence[str], model: str, **settings: Any) -> list[tuple[int, int, str]]:
+        producers = [Producer(process, device) for device in data]
+        with make(Source(25), producers, model_devices=[model], **settings) as pipeline:
             return [(batch.index, batch.state["position"], digest(batch.tensors)) for batch in pipeline]
 
-    single = seen(SequentialPipeline, data_device="/CPU:0", model_devices=["/CPU:0"])
-    dual = seen(Pipeline, data_device="/CPU:1", model_devices=["/CPU:2"], deep_copy=True, buffer_size=5)
-    identity = seen(Pipeline, data_device="/CPU:1", model_devices=["/CPU:2"], deep_copy=False, buffer_size=1)
-    return {"dual": dual == single, "identity": identity == single, "batches": len(single)}
+    single = seen(SequentialPipeline, ["/CPU:0"], "/CPU:0")
+    dual = seen(Pipeline, ["/CPU:1"], "/CPU:2", devices=TensorFlowDevices(deep_copy=True), buffer_size=5)
+    identity = seen(Pipeline, ["/CPU:1"], "/CPU:2", buffer_size=1)
+    process_devices.clear()
+    two = seen(Pipeline, ["/CPU:0", "/CPU:1"], "/CPU:2", devices=TensorFlowDevices(deep_copy=True), buffer_size=5)
+    return {
+        "dual": dual == single,
+        "identity": identity == single,
+        "two producers": two == single,
+        "on both": [process_devices.count("CPU:0"), process_devices.count("CPU:1")],
+        "batches": len(single),
+    }
 
 
 def replicas() -> dict[str, Any]:
-    devices: dict[str, Any] = {"data_device": "/CPU:0", "model_devices": ["/CPU:1", "/CPU:2"]}
-    with Pipeline(Source(4), process, deep_copy=True, split=split_rows, **devices) as pipeline:
+    models = ["/CPU:1", "/CPU:2"]
+    with Pipeline(
+        Source(4),
+        [Producer(process, "/CPU:0")],
+        model_devices=models,
+        devices=TensorFlowDevices(deep_copy=True),
+        split=split_rows,
+    ) as pipeline:
         batches = list(pipeline)
     return {
         "devices": sorted({tuple(r["mel"].backing_device[-5:] for r in batch.replicas) for batch in batches}),
@@ -107,7 +126,9 @@ def replicas() -> dict[str, Any]:
 def missing_devices() -> dict[str, Any]:
     def error_of(data: str, model: str) -> str:
         try:
-            with Pipeline(Source(4), process, data_device=data, model_devices=[model], deep_copy=True) as pipeline:
+            with Pipeline(
+                Source(4), [Producer(process, data)], model_devices=[model], devices=TensorFlowDevices(deep_copy=True)
+            ) as pipeline:
                 list(pipeline)
         except Exception as error:  # noqa: BLE001 - which one it is, is the answer
             return type(error).__name__
@@ -122,11 +143,11 @@ def compiled_error() -> dict[str, Any]:
         return wave
 
     checked = tf.function(check)
-    devices: dict[str, Any] = {"data_device": "/CPU:1", "model_devices": ["/CPU:2"]}
+    loud = Producer(lambda batch: {"w": checked(tf.constant(batch["wave"] * 10))}, "/CPU:1")
     found = ""
     try:
         with Pipeline(
-            Source(200), lambda batch: {"w": checked(tf.constant(batch["wave"] * 10))}, deep_copy=True, **devices
+            Source(200), [loud], model_devices=["/CPU:2"], devices=TensorFlowDevices(deep_copy=True)
         ) as pipeline:
             list(pipeline)
     except tf.errors.InvalidArgumentError as error:

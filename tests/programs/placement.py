@@ -11,6 +11,7 @@ import tensorflow as tf
 from myxtts.cli.validate import ToneSource
 from myxtts.config.config import XTTSConfig
 from myxtts.pipeline import Pipeline, SequentialPipeline
+from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.runtime.seeds import seed_everything
 from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
 from myxtts.training.trainer import XTTSTrainer
@@ -82,10 +83,14 @@ def overlapped_and_one_by_one() -> None:
         seed_everything(3)
         trainer = XTTSTrainer(config)
         trainer.start_stage("codec")
-        assert trainer.plan.data is not None
-        devices: dict[str, Any] = {"data_device": trainer.plan.data.name, "model_devices": [trainer.plan.model.name]}
-        process = trainer.current_stage().process
-        with kind(ToneSource(), process, start_delay_s=0.1, deep_copy=True, **devices) as pipeline:
+        models = [trainer.plan.model.name]
+        with kind(
+            ToneSource(),
+            trainer.producers,
+            model_devices=models,
+            start_delay_s=0.1,
+            devices=TensorFlowDevices(deep_copy=True),
+        ) as pipeline:
             return [trainer.learn([next(pipeline)]).loss for _ in range(50)]
 
     overlapped, one_by_one = losses(Pipeline), losses(SequentialPipeline)

@@ -141,7 +141,7 @@ def test_phase_times_come_from_a_runs_own_events(tmp_path: Path) -> None:
                 name: PhaseFigures(busy=0.5, waiting=0.0, blocked=0.5, ms_per_batch=cost)
                 for name, cost in costs.items()
             },
-            data_device="/CPU:0",
+            data_devices=("/CPU:0",),
             model_devices=("/CPU:1",),
             device_busy={"/CPU:0": 0.6, "/CPU:1": 0.99},
             stall_share=0.0,

@@ -17,7 +17,6 @@ from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.stages import GPT as GPT_STAGE
 from myxtts.training.stages import hifigan, mel_decoder
 from myxtts.training.stages.hifigan import (
-    SETTINGS,
     FrozenParts,
     HiFiGANStage,
     repeated,
@@ -25,6 +24,7 @@ from myxtts.training.stages.hifigan import (
     speaker_waves,
     target_segments,
 )
+from myxtts.training.stages.hifigan_settings import SETTINGS
 from tests.small_model import SIZES
 
 RATE, OUTPUT_RATE, LATENT_SAMPLES, COUNT = 22050, 24000, 1024, 24

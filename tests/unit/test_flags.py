@@ -20,9 +20,20 @@ CONTRACT = """--train-data --val-data --batch-size --epochs --data-gpu --model-g
 --num-workers --config --multi-gpu --visible-gpus --checkpoint-dir --fresh --model-size --run-dir --stage --max-steps
 --seed --log-every --simulate-gpus --dry-run --debug"""
 OURS = """--init-from --init-parts --extra-tokens --language --corpus-format --text-frontend --cache-dir --batch-seconds
---learning-rate --samples"""
+--learning-rate --samples --deterministic"""
 SETTINGS = {item.name for section in SECTIONS.values() for item in dataclasses.fields(section)}
-NEVER_FLAGS = {"beta_1", "beta_2", "weight_decay", "warmup_steps", "ema", "clip_norm", "final_learning_rate_share"}
+NEVER_FLAGS = {
+    "beta_1",
+    "beta_2",
+    "weight_decay",
+    "warmup_steps",
+    "ema",
+    "clip_norm",
+    "final_learning_rate_share",
+    "tf32",
+    "voice_width",
+    "mel_frame_blocks",
+}
 
 
 def dry_run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -22,8 +22,9 @@ from myxtts.data.prepare import PreparingStopped
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
 from myxtts.synthesis.manifest import VoiceManifest
-from myxtts.synthesis.voice import CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
+from myxtts.synthesis.voice import ALIGNER_FILE, CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
+from myxtts.training.alignment import spoken_labels, write_grown
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
 from myxtts.training.recipes import length_of, recipe_for, stages_to_run
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
@@ -297,6 +298,37 @@ def test_the_gains_of_a_part_come_with_the_part(tmp_path: Path) -> None:
     begin(resolved_config(XTTSConfig(init_from=str(voice), init_parts=("dvae",))), folder, xtts_vocabulary([]))
 
     assert voice_manifest(folder.voice).postfilter == {"dvae": (1.1, 1.0)}
+
+
+def test_an_aligner_of_one_vocabulary_serves_another(tmp_path: Path) -> None:
+    old = train_tokenizer("characters", [("hello سلام", "fa")])
+    new = train_tokenizer("characters", [("hello سلام", "fa"), ("été", "fr")])
+    labels = int(spoken_labels(old).max()) + 1
+    head = np.random.default_rng(0).normal(size=(2, labels + 1)).astype(np.float32)
+    np.savez(tmp_path / "old.npz", **{"0000": np.ones((3, 4), np.float32), "0001": head})
+
+    write_grown(tmp_path / "new.npz", tmp_path / "old.npz", old, new)
+
+    with np.load(tmp_path / "new.npz") as stored:
+        body, grown = stored["0000"], stored["0001"]
+    assert np.array_equal(body, np.ones((3, 4)))
+    assert grown.shape == (2, int(spoken_labels(new).max()) + 2)
+    assert np.array_equal(grown[:, -1], head[:, -1]), "the blank stays the last label"
+    sounds = [(token, label) for token, label in zip(new.tokens(), spoken_labels(new), strict=True) if label >= 0]
+    was = dict(zip(old.tokens(), spoken_labels(old), strict=True))
+    assert any(was.get(token, label) != label for token, label in sounds), "labels have moved"
+    for token, label in sounds:
+        expected = head[:, was[token]] if token in was else head[:, :labels].min(-1)
+        assert np.array_equal(grown[:, label], expected), token
+
+
+def test_a_damaged_aligner_is_left_behind(tmp_path: Path) -> None:
+    voice, folder = write_voice(tmp_path / "before"), RunFolder(tmp_path / "run")
+    (voice / ALIGNER_FILE).write_bytes(b"no archive")
+
+    begin(resolved_config(XTTSConfig(init_from=str(voice))), folder, xtts_vocabulary([]))
+
+    assert not (folder.voice / ALIGNER_FILE).exists()
 
 
 def test_a_run_that_has_begun_stands_on_its_own_voice(voice: Path, persian: Path, tmp_path: Path) -> None:

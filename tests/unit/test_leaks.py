@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import random
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from myxtts.runtime.leaks import LeakWatch, detect_memory_leak
 
@@ -88,6 +93,99 @@ def test_a_leak_of_1_mb_a_step_is_found_within_200_steps_of_a_run_that_still_war
 
     assert report.leaking
     assert 900 < report.rate_mb_per_1000_steps < 1600, "the leak and what the run itself still gathers"
+
+
+RECORDED: dict[str, list[float]] = json.loads(
+    (Path(__file__).parents[1] / "fixtures" / "memory_of_a_demo.json").read_text(encoding="utf-8")
+)["mb"]
+"""Of the demo's training on two simulated GPUs, every 10 steps of each stage from the first."""
+STAGES = tuple(RECORDED)
+
+
+def recorded(stage: str) -> Samples:
+    between = [a + (b - a) * part / 10 for a, b in itertools.pairwise(RECORDED[stage]) for part in range(10)]
+    return list(enumerate(between, start=1))
+
+
+def first_warning(samples: Samples) -> int | None:
+    """The step at which a run would warn, which looks every 100 steps at what `LeakWatch` keeps."""
+    watch = LeakWatch()
+    for number, (step, memory_mb) in enumerate(samples, start=1):
+        watch.add(step, {"this process": memory_mb})
+        if number % 100 == 0 and watch.reports()[0].leaking:
+            return number
+    return None
+
+
+def with_leak(samples: Samples, mb_per_step: float, steps: int) -> Samples:
+    """As if the run went on with the memory of its last 50 steps, and leaked from its first step on."""
+    tail = samples[-50:]
+    longer = [memory for _, memory in samples] + [tail[i % 50][1] for i in range(steps)]
+    return [(step, memory + mb_per_step * step) for step, memory in enumerate(longer[:steps], start=1)]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_stage_of_the_demo_is_warned_of(stage: str) -> None:
+    assert first_warning(recorded(stage)) is None
+    assert first_warning(with_leak(recorded(stage), 0.0, 6000)) is None
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("mb_per_step", "within"), [(1.0, 200), (0.2, 900), (0.1, 1900), (0.05, 3000)])
+def test_a_leak_is_found_in_every_stage_after_steps_that_its_rate_decides(
+    stage: str, mb_per_step: float, within: int
+) -> None:
+    warned = first_warning(with_leak(recorded(stage), mb_per_step, within))
+
+    assert warned is not None
+
+
+def test_a_leak_that_begins_late_is_found_without_waiting_for_the_whole_window() -> None:
+    samples = [(step, 1500.0 + max(0, step - 3000)) for step in range(3700)]
+
+    warned = first_warning(samples)
+
+    assert warned is not None
+    assert warned <= 3600
+
+
+LONGEST = 1200
+noise = st.integers(0, 2**16).map(lambda seed: [random.Random(seed).uniform(-3, 3) for _ in range(LONGEST)])
+"""Added to every curve below."""
+
+
+def never_warned(memory_mb: list[float], noise_mb: list[float]) -> None:
+    samples = [
+        (step, 1000 + clean + noisy) for step, (clean, noisy) in enumerate(zip(memory_mb, noise_mb, strict=True))
+    ]
+    assert first_warning(samples) is None
+
+
+@settings(max_examples=60)
+@given(stairs=st.lists(st.tuples(st.integers(0, LONGEST), st.floats(1, 800)), max_size=4), noise_mb=noise)
+def test_flat_between_a_few_stairs_is_no_leak(stairs: list[tuple[int, float]], noise_mb: list[float]) -> None:
+    never_warned([sum(height for at, height in stairs if step >= at) for step in range(LONGEST)], noise_mb)
+
+
+@settings(max_examples=60)
+@given(height=st.floats(0, 300), pace=st.floats(1, 2000), noise_mb=noise)
+def test_a_warm_up_of_300_mb_is_no_leak_however_slow(height: float, pace: float, noise_mb: list[float]) -> None:
+    never_warned([height * (1 - math.exp(-step / pace)) for step in range(LONGEST)], noise_mb)
+
+
+@settings(max_examples=60)
+@given(height=st.floats(0, 2000), period=st.integers(2, 150), noise_mb=noise)
+def test_a_saw_tooth_of_150_steps_is_no_leak_however_high(height: float, period: int, noise_mb: list[float]) -> None:
+    never_warned([height * (step % period) / period for step in range(LONGEST)], noise_mb)
+
+
+@settings(max_examples=60)
+@given(arena_mb=st.floats(1, 64), first=st.integers(1, 100), growth=st.floats(1.5, 4), noise_mb=noise)
+def test_an_allocator_that_adds_arenas_ever_more_rarely_is_no_leak(
+    arena_mb: float, first: int, growth: float, noise_mb: list[float]
+) -> None:
+    arenas = [math.floor(math.log(max(step, first) / first, growth)) for step in range(LONGEST)]
+    never_warned([arena_mb * number for number in arenas], noise_mb)
 
 
 def test_too_few_samples_are_no_verdict() -> None:

@@ -28,7 +28,7 @@ def window(
             "transfer": phase(transfer),
             "train": phase(train),
         },
-        "data_device": "/GPU:0",
+        "data_devices": ("/GPU:0",),
         "model_devices": ("/GPU:1",),
         "device_busy": {"/GPU:0": process, "/GPU:1": train},
         "stall_share": 1 - train,
@@ -88,7 +88,7 @@ def test_data_work_on_the_only_device_is_no_stall_and_points_to_a_second_gpu() -
         window(
             process=0.4,
             train=0.58,
-            data_device="/GPU:0",
+            data_devices=("/GPU:0",),
             model_devices=("/GPU:0",),
             device_busy={"/GPU:0": 0.98},
             stall_share=0.02,

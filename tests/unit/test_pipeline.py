@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myxtts.errors import PipelineError
-from myxtts.pipeline import BatchSize, DeviceBatch, Pipeline, SequentialPipeline, split_rows
+from myxtts.pipeline import BatchSize, DeviceBatch, Pipeline, Producer, SequentialPipeline, split_rows
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.pipeline.telemetry import Telemetry
 from tests.unit.test_pipeline_telemetry import Clock
@@ -49,11 +49,11 @@ def double(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pipelined(source: Any, process: Any = double, **settings: Any) -> Pipeline:
-    return Pipeline(source, process, data_device=None, model_devices=[None], **settings)
+    return Pipeline(source, [Producer(process)], model_devices=[None], **settings)
 
 
 def sequential(source: Any, process: Any = double, **settings: Any) -> SequentialPipeline:
-    return SequentialPipeline(source, process, data_device=None, model_devices=[None], **settings)
+    return SequentialPipeline(source, [Producer(process)], model_devices=[None], **settings)
 
 
 def contents(pipeline: PipelineBase) -> list[tuple[int, list[int], Mapping[str, Any]]]:
@@ -86,6 +86,64 @@ def test_pipelined_batches_equal_sequential_ones_in_order_content_and_state(buff
     assert contents(pipelined(CountingSource(40, before=jitter), slow_double, buffer_size=buffer_size)) == expected
     assert contents(sequential(CountingSource(40), host_buffer_size=3)) == expected
     assert [index for index, _, _ in expected] == list(range(40))
+
+
+def slow_and_quick(seen: list[list[int]]) -> list[Producer]:
+    """Two producers that note their batches; the first takes ten times as long as the second."""
+
+    def producer(number: int, seconds: float) -> Producer:
+        def process(batch: Mapping[str, Any]) -> dict[str, Any]:
+            seen[number].append(int(batch["number"][0]))
+            time.sleep(seconds)
+            return double(batch)
+
+        return Producer(process)
+
+    return [producer(0, 0.005), producer(1, 0.0005)]
+
+
+@pytest.mark.parametrize("buffer_size", [1, 2, 3, 50])
+@pytest.mark.parametrize("make", [Pipeline, SequentialPipeline])
+def test_two_producers_take_turns_and_give_the_batches_of_one_in_its_order(make: Any, buffer_size: int) -> None:
+    seen: list[list[int]] = [[], []]
+    pipeline = make(CountingSource(21), slow_and_quick(seen), model_devices=[None], buffer_size=buffer_size)
+
+    assert contents(pipeline) == contents(sequential(CountingSource(21), host_buffer_size=0))
+    assert seen == [list(range(0, 21, 2)), list(range(1, 21, 2))]
+
+
+def test_a_buffer_shared_by_two_producers_holds_no_more_than_its_size() -> None:
+    pipeline = Pipeline(CountingSource(40), slow_and_quick([[], []]), model_devices=[None], buffer_size=7)
+    with pipeline:
+        ready = pipeline.wait_until_ready()
+        time.sleep(0.05)
+        assert pipeline.depth == pipeline.capacity == ready.capacity == 7
+        assert ready.reason == "full"
+        assert [batch.index for batch in pipeline] == list(range(40))
+
+
+def test_an_error_of_the_second_of_two_producers_reaches_the_caller() -> None:
+    producers = [Producer(double), Producer(fail_at(5, ValueError("clip 5 is broken")))]
+    with (
+        Pipeline(CountingSource(10), producers, model_devices=[None]) as pipeline,
+        pytest.raises(ValueError, match="clip 5"),
+    ):
+        list(pipeline)
+
+
+def test_a_hanging_producer_of_two_is_named() -> None:
+    release = threading.Event()
+
+    def hang(batch: Mapping[str, Any]) -> dict[str, Any]:
+        if batch["number"][0] > 1:
+            release.wait(10)
+        return double(batch)
+
+    producers = [Producer(double), Producer(hang)]
+    with Pipeline(CountingSource(9), producers, model_devices=[None], hang_timeout_s=0.2) as pipeline:
+        with pytest.raises(PipelineError, match=r"the process 2 \(host\) phase has been busy"):
+            list(pipeline)
+        release.set()
 
 
 def test_a_run_resumed_from_a_batch_s_state_continues_with_the_very_next_batch() -> None:
@@ -163,7 +221,7 @@ def test_a_stop_iteration_in_the_process_phase_is_a_fault_and_not_the_end_of_dat
 
 def test_a_split_that_returns_too_few_parts_is_refused() -> None:
     pipeline = Pipeline(
-        CountingSource(3), double, data_device=None, model_devices=[None, None], split=lambda tensors, parts: [tensors]
+        CountingSource(3), [Producer(double)], model_devices=[None, None], split=lambda tensors, parts: [tensors]
     )
     with pipeline, pytest.raises(PipelineError, match="split returned 1 parts for 2"):
         next(pipeline)
@@ -173,7 +231,7 @@ def test_several_model_devices_get_their_rows_or_the_whole_batch() -> None:
     def replicas(**settings: Any) -> list[list[int]]:
         source = CountingSource(1)
         with Pipeline(
-            source, lambda batch: {"x": np.arange(5)}, data_device=None, model_devices=[None, None], **settings
+            source, [Producer(lambda batch: {"x": np.arange(5)})], model_devices=[None, None], **settings
         ) as pipeline:
             return [replica["x"].tolist() for replica in next(pipeline).replicas]
 
@@ -273,16 +331,28 @@ def test_a_hung_process_phase_is_blamed_and_not_the_phases_that_wait_for_it() ->
     release = threading.Event()
 
     def stuck(batch: Mapping[str, Any]) -> dict[str, Any]:
-        release.wait(30)
+        if batch["number"][0]:
+            release.wait(30)
         return double(batch)
 
     with pipelined(CountingSource(9), stuck, hang_timeout_s=0.3) as pipeline:
+        next(pipeline)
         with pytest.raises(PipelineError, match="the process phase has been busy") as caught:
             next(pipeline)
         release.set()
 
     assert "in stuck" in caught.value.hint
     assert "--batch-size" in caught.value.hint
+
+
+def test_a_first_batch_has_no_limit_and_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    def compiles_first(batch: Mapping[str, Any]) -> dict[str, Any]:
+        time.sleep(1.2 if not batch["number"][0] else 0.0)
+        return double(batch)
+
+    assert len(contents(pipelined(CountingSource(3), compiles_first, hang_timeout_s=0.2))) == 3
+    assert caplog.text.count("the process phase has been busy with its first batch") == 1
+    assert "half an hour" in caplog.text
 
 
 @pytest.mark.parametrize("model_devices", [[None], [None, None]], ids=["one device", "mirrored"])
@@ -293,9 +363,9 @@ def test_data_work_on_a_device_of_the_model_is_no_stall(model_devices: list[None
         clock.forward(3.0)
         return double(batch)
 
-    telemetry = Telemetry(data_device="host", model_devices=["host"] * len(model_devices), now=clock)
+    telemetry = Telemetry(data_devices=["host"], model_devices=["host"] * len(model_devices), now=clock)
     with SequentialPipeline(
-        CountingSource(4), process, data_device=None, model_devices=model_devices, telemetry=telemetry
+        CountingSource(4), [Producer(process)], model_devices=model_devices, telemetry=telemetry
     ) as pipeline:
         for _ in pipeline:
             clock.forward(7.0)
@@ -452,9 +522,10 @@ def test_a_batch_that_was_trained_on_is_held_by_no_phase() -> None:
         assert tensor() is None
 
 
-def test_a_pipeline_without_model_device_is_refused() -> None:
-    with pytest.raises(PipelineError, match="needs a model device"):
-        Pipeline(CountingSource(1), double, data_device=None, model_devices=[])
+@pytest.mark.parametrize(("producers", "models"), [([Producer(double)], []), ([], [None])])
+def test_a_pipeline_without_producer_or_model_device_is_refused(producers: list[Producer], models: list[None]) -> None:
+    with pytest.raises(PipelineError, match="needs a producer and a model device"):
+        Pipeline(CountingSource(1), producers, model_devices=models)
 
 
 def test_the_pipeline_fills_in_its_telemetry() -> None:

@@ -24,7 +24,7 @@ class Clock:
 
 
 def two_devices(clock: Clock) -> Telemetry:
-    telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:1"], now=clock)
+    telemetry = Telemetry(data_devices=["/GPU:0"], model_devices=["/GPU:1"], now=clock)
     telemetry.buffer_capacity = 10
     return telemetry
 
@@ -99,9 +99,31 @@ def test_efficiency_is_the_slowest_phase_s_batch_over_the_step() -> None:
     assert window.efficiency == pytest.approx(1.0)
 
 
+def test_each_of_two_data_devices_has_its_own_share_and_they_halve_what_a_batch_costs() -> None:
+    clock = Clock()
+    telemetry = Telemetry(data_devices=["/GPU:0", "/GPU:1"], model_devices=["/GPU:2"], now=clock)
+    telemetry.overlapped = True
+    first, second = (telemetry.clock(telemetry.producer_of(index)) for index in (0, 1))
+    first.switch(Activity.BUSY)
+    second.switch(Activity.BUSY)
+    step(telemetry, clock, wait_s=1.0, busy_s=1.0)
+    second.finished_batch()
+    second.switch(Activity.WAITING)
+    step(telemetry, clock, wait_s=1.0, busy_s=1.0)
+    first.finished_batch()
+
+    window = telemetry.window()
+
+    assert window.device_busy == {"/GPU:0": 1.0, "/GPU:1": pytest.approx(0.5), "/GPU:2": pytest.approx(0.5)}
+    assert window.data_busy == window.phases["process"].busy == pytest.approx(0.75)
+    assert window.phases["process"].ms_per_batch == pytest.approx(3000), "of one device"
+    assert window.bottleneck == "process"
+    assert window.efficiency == pytest.approx(0.75), "1.5 s a batch of both, 2 s a step"
+
+
 def test_overlapped_phases_on_one_device_are_not_counted_as_one_after_the_other() -> None:
     clock = Clock()
-    telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:0"], now=clock)
+    telemetry = Telemetry(data_devices=["/GPU:0"], model_devices=["/GPU:0"], now=clock)
     telemetry.overlapped = True
     telemetry.clock("process").switch(Activity.BUSY)
     step(telemetry, clock, wait_s=0.0, busy_s=2.0)
@@ -115,7 +137,7 @@ def test_overlapped_phases_on_one_device_are_not_counted_as_one_after_the_other(
 
 def test_efficiency_on_one_device_counts_both_kinds_of_work() -> None:
     clock = Clock()
-    telemetry = Telemetry(data_device="/GPU:0", model_devices=["/GPU:0"], now=clock)
+    telemetry = Telemetry(data_devices=["/GPU:0"], model_devices=["/GPU:0"], now=clock)
     train, process = telemetry.clock("train"), telemetry.clock("process")
     train.switch(Activity.BLOCKED)
     process.switch(Activity.BUSY)

@@ -65,6 +65,24 @@ def test_hybrid_mirrors_the_model_beside_one_data_gpu() -> None:
     assert plan.producer_device == "/GPU:1"
 
 
+@pytest.mark.parametrize(("model", "names"), [("2", ["/GPU:2"]), ("3,2", ["/GPU:3", "/GPU:2"])])
+def test_several_data_gpus_share_the_batches_in_the_order_in_which_they_are_named(model: str, names: list[str]) -> None:
+    request = DeviceRequest(data_gpu="1,0", model_gpu=model, data_memory_mb=2048, model_memory_mb=8192)
+    plan = plan_devices(request, gpus(4))
+
+    assert plan.mode == "hybrid"
+    assert plan.producer_devices == ("/GPU:1", "/GPU:0")
+    assert [role.name for role in plan.models] == names
+    assert [role.memory_limit_mb for role in plan.roles] == [2048, 2048, *([8192] * len(names))]
+    log = "\n".join((*configuration_lines(plan), *pipeline_lines(plan, 50)))
+    assert "Data Processing GPU: 1, 0" in log
+    assert "Prefetching to /GPU:1, /GPU:0" in log
+    assert "limit 2048 MB for data GPU 0" in log
+    assert plan_in_force(plan, request) == plan
+    with pytest.raises(DeviceError, match="asks for data GPU 1, and this process"):
+        plan_in_force(plan, DeviceRequest(data_gpu=1, model_gpu=model))
+
+
 def test_one_device_modes() -> None:
     assert plan_devices(DeviceRequest(), gpus(0)).mode == "cpu"
     assert plan_devices(DeviceRequest(), gpus(3)).mode == "single"
@@ -88,7 +106,10 @@ def test_visible_gpus_limit_what_is_seen() -> None:
         ({"data_gpu": 5, "model_gpu": 1}, 2, "--data-gpu is 5, must be 0-1", "valid numbers: 0-1"),
         ({"data_gpu": 0, "model_gpu": 2}, 2, "--model-gpu is 2, must be 0-1", "valid numbers: 0-1"),
         ({"data_gpu": 1, "model_gpu": 1}, 2, "both 1", "train_main.py"),
-        ({"data_gpu": 1, "model_gpu": (0, 1)}, 3, "both 1", "two GPUs"),
+        ({"data_gpu": 1, "model_gpu": (0, 1)}, 3, "both 1", "GPUs of their own"),
+        ({"data_gpu": "0,1", "model_gpu": (1, 2)}, 3, "both 1", "GPUs of their own"),
+        ({"data_gpu": "0,4", "model_gpu": 1}, 3, "--data-gpu is 4, must be 0-2", "valid numbers: 0-2"),
+        ({"data_gpu": "0,1"}, 2, "--data-gpu 0,1 was given without --model-gpu", "both --data-gpu and --model-gpu"),
         ({"data_gpu": 1}, 2, "--data-gpu 1 was given without --model-gpu", "both --data-gpu and --model-gpu"),
         ({"model_gpu": (1, 2)}, 3, "--model-gpu 1,2 was given without --data-gpu", "both --data-gpu and --model-gpu"),
         ({"data_gpu": 0, "model_gpu": 1, "visible_gpus": "1,2"}, 3, "hides that GPU", "add 0 to --visible-gpus"),
@@ -112,8 +133,43 @@ def test_a_limit_above_the_gpus_memory_is_refused_with_one_that_fits() -> None:
     with pytest.raises(DeviceError) as error:
         plan_devices(request, gpus(2, memory_mb=12288))
 
-    assert "--model-gpu-memory is 16384 MB, GPU 1 has 12288 MB" in error.value.problem
-    assert "--model-gpu-memory 11688" in error.value.hint
+    assert "--model-gpu-memory is 16384 MB, of GPU 1's 12288 MB 10152 are usable" in error.value.problem
+    assert "--model-gpu-memory 10152" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("capability", "models", "usable"),
+    [
+        ((6, 1), (1,), 12288 - 600 - 500),
+        ((7, 5), (1,), 12288 - 600 - 1050),
+        ((8, 6), (1,), 12288 - 600 - 1536),
+        ((12, 0), (1,), 12288 - 600 - 1800),
+        ((8, 6), (1, 2), 12288 - 600 - 1536 - 400),
+    ],
+)
+def test_a_limit_leaves_room_for_the_libraries_beside_tensorflow(
+    capability: tuple[int, int], models: tuple[int, ...], usable: int
+) -> None:
+    there = gpus(3, memory_mb=12288, capability=capability)
+
+    def limited(model_memory_mb: int) -> DeviceRequest:
+        return DeviceRequest(data_gpu=0, model_gpu=models, data_memory_mb=512, model_memory_mb=model_memory_mb)
+
+    assert plan_devices(limited(usable), there).model.memory_limit_mb == usable
+    with pytest.raises(DeviceError, match=f"{usable} are usable"):
+        plan_devices(limited(usable + 1), there)
+
+
+def test_a_limit_that_the_allocator_would_not_keep_is_refused() -> None:
+    there = find_inventory(2, {"TF_GPU_ALLOCATOR": "cuda_malloc_async"})
+    request = DeviceRequest(data_gpu=0, model_gpu=1, data_memory_mb=4096, model_memory_mb=8192)
+
+    with pytest.raises(DeviceError, match="with TF_GPU_ALLOCATOR=cuda_malloc_async no limit holds") as error:
+        plan_devices(request, there)
+
+    assert "unset TF_GPU_ALLOCATOR" in error.value.hint
+    assert plan_devices(DeviceRequest(data_gpu=0, model_gpu=1), there).memory_growth
+    assert plan_devices(request, find_inventory(2, {})).model.memory_limit_mb == 8192
 
 
 def test_a_limit_below_256_mb_is_refused() -> None:
@@ -132,7 +188,7 @@ def test_limits_and_growth_exclude_each_other() -> None:
 
 def test_proposed_limits_are_shares_of_each_gpus_own_memory() -> None:
     assert propose_memory_limits(gpus(2), 0, 1) == (8110, 16465)
-    assert propose_memory_limits(gpus(2, memory_mb=8192), 0, 1, model_fraction=1.0)[1] == 8192 - 600
+    assert propose_memory_limits(gpus(2, memory_mb=8192), 0, 1, model_fraction=1.0)[1] == 8192 - 600 - 1536
     with pytest.raises(DeviceError, match="memory of simulated GPU 0"):
         propose_memory_limits(simulated_inventory(2), 0, 1)
     with pytest.raises(DeviceError, match="data_fraction is 0"):
@@ -182,6 +238,27 @@ def test_mixed_precision_is_refused_where_it_cannot_work() -> None:
     for inventory in (gpus(0), simulated_inventory(2), gpus(1, capability=(6, 1))):
         with pytest.raises(DeviceError, match="mixed precision"):
             choose_precision(True, plan_devices(DeviceRequest(), inventory))
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "expected"),
+    [
+        ((8, 6), (8, 9), ("mixed_bfloat16", "mixed_bfloat16")),
+        ((7, 5), (8, 9), ("mixed_float16", "mixed_bfloat16")),
+        ((6, 1), (7, 5), ("float32", "mixed_float16")),
+    ],
+)
+def test_each_role_has_the_precision_of_its_own_gpus(
+    data: tuple[int, int], model: tuple[int, int], expected: tuple[str, str]
+) -> None:
+    inventory = Inventory(
+        tuple(Gpu(index=i, name=f"GPU {i}", compute_capability=own) for i, own in enumerate((model, (9, 0), data)))
+    )
+    plan = plan_devices(DeviceRequest(data_gpu="1,2", model_gpu=0), inventory)
+
+    assert (choose_precision(True, plan, "data"), choose_precision(True, plan)) == expected
+    assert choose_precision(False, plan, "data") == "float32"
+    assert choose_precision(True, plan_devices(DeviceRequest(), inventory), "data") == expected[1]
 
 
 DUAL = DeviceRequest(data_gpu=0, model_gpu=1)
@@ -243,6 +320,14 @@ def test_the_driver_is_asked_about_the_cards_that_cuda_sees() -> None:
     assert handles_of_visible(FourCards(), {})[1] == "card 1"
 
 
+@pytest.mark.parametrize("value", ["0,0", "1,GPU-card 1", "GPU-card 2,0,GPU-card 2"])
+def test_a_gpu_that_cuda_is_to_see_twice_is_refused(value: str) -> None:
+    with pytest.raises(DeviceError, match=f"CUDA_VISIBLE_DEVICES is '{value}', it names a GPU twice") as error:
+        handles_of_visible(FourCards(), {"CUDA_VISIBLE_DEVICES": value})
+
+    assert "name each GPU once" in error.value.hint
+
+
 def test_the_log_names_the_device_that_was_given_in_the_place_of_the_plan_s() -> None:
     plan = plan_devices(DUAL, gpus(2))
 
@@ -270,6 +355,9 @@ class SharedMemoryChip:
 
     def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> tuple[int, int]:  # noqa: N802
         return 12, 1
+
+    def nvmlDeviceGetPciInfo(self, handle: str) -> Any:  # noqa: N802
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
 def test_a_gpu_whose_memory_the_driver_does_not_tell_can_be_planned_with() -> None:

@@ -147,7 +147,7 @@ def _mel_stats(folder: Path, state: Weights) -> np.ndarray:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="download it again") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path} holds no JSON object", hint="download it again")

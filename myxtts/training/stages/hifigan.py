@@ -32,6 +32,7 @@ from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.stages.adversarial import DISCRIMINATORS, AdversarialStage
+from myxtts.training.stages.hifigan_settings import SETTINGS, HiFiGANSettings
 from myxtts.training.stages.stage import (
     LENGTHS_B,
     TOKENS_BU,
@@ -49,29 +50,6 @@ MARGIN_SAMPLES = 8 * 147
 without a fraction of a sample."""
 MARGIN_OUTPUT_SAMPLES = 8 * 160
 LOSS_MEL = MelSettings(sample_rate=OUTPUT_SAMPLE_RATE, f_max_hz=OUTPUT_SAMPLE_RATE / 2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HiFiGANSettings:
-    """What differs between the sizes beside the recipe."""
-
-    segment_latents: int = 32
-    """Latents of a segment, 46 ms each."""
-    discriminator_start: int = 5000
-    """Steps before the discriminators join: they cost more than half of a step, and teach little until speech is
-    roughly there."""
-    discriminator_shrink: int = 1
-    """Divides the widths of the discriminators."""
-    speaker_seconds: float = 3.0
-    """Longest piece of the reference that the speaker encoder reads in a step."""
-
-
-SETTINGS = {
-    "tiny": HiFiGANSettings(segment_latents=16, discriminator_start=3000, discriminator_shrink=8, speaker_seconds=1.0),
-    "small": HiFiGANSettings(),
-    "normal": HiFiGANSettings(),
-    "big": HiFiGANSettings(),
-}
 
 
 def build(context: StageContext) -> TrainingStage:

@@ -24,8 +24,11 @@ from myxtts.config.training import Stage as StageName
 from myxtts.config.training import TrainingConfig
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.gpt import AlignmentHeads
+from myxtts.models.layers import layers_in
 from myxtts.models.xtts import XTTS
 from myxtts.runtime.plan import DevicePlan
+from myxtts.runtime.precision import choose_precision
+from myxtts.runtime.seeds import keep_drawing_order
 
 AnyLayer = TypeVar("AnyLayer")
 
@@ -73,17 +76,20 @@ class StageContext:
     config: XTTSConfig
     model: XTTS
     plan: DevicePlan
+    data_device: str
+    """Where `process` of this stage works; each of several data devices has a stage built for it."""
     steps: int
     """Of the whole stage."""
     pretrained: frozenset[str] = frozenset()
     """Parts whose weights came with a voice."""
 
     def frozen(self, part: str) -> Any:
-        """A copy of the model's part on the producer's device; the part itself where both share the only device."""
+        """A copy of the model's part on the data device; the part itself where both share the only device."""
         layer = getattr(self.model, part)
         if len(self.plan.roles) == 1:
             return layer
-        with tf.device(self.plan.producer_device):
+        precision = choose_precision(self.config.training.mixed_precision, self.plan, "data")
+        with keep_drawing_order(), layers_in(precision), tf.device(self.data_device):
             return copy_weights(layer, type(layer)(self.config.model))
 
 
@@ -151,7 +157,7 @@ class TrainingStage(abc.ABC):
 
     @abc.abstractmethod
     def process(self, host_batch: Mapping[str, Any]) -> Tensors:
-        """The producer's work on one host batch."""
+        """A data device's work on one host batch, with the frozen parts and with nothing that is learnt here."""
 
     @abc.abstractmethod
     def from_mels(self, text: Any, mel: Any, text_lengths: Any, mel_lengths: Any) -> Tensors:

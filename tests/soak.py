@@ -1,0 +1,117 @@
+"""`python -m tests.soak --steps 20000 --minutes 120`: long runs of tiny steps; memory, files and threads stay flat.
+
+Each stage trains in a process of its own, watched from outside. Growth is the slope over the steps after the warm-up, a
+fifth of them: the first steps trace functions and fill buffers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tests.corpus_maker import make_ljspeech
+from tests.fork_server import ForkedProcess
+from tests.training_processes import arguments, log_of, started
+
+STAGES = ("codec", "gpt", "decoder")
+WARM_UP = 0.2
+MOST_MB_PER_1000_STEPS = 1.0
+POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A process at some step."""
+
+    step: int
+    rss_mb: float
+    files: int
+    threads: int
+
+
+def growth(readings: list[Reading]) -> tuple[float, int, int]:
+    """MB for 1,000 steps, and by how much open files and threads range, after the warm-up."""
+    warm = [one for one in readings if one.step >= WARM_UP * readings[-1].step]
+    steps = np.array([one.step for one in warm], float)
+    slope = np.polyfit(steps, [one.rss_mb for one in warm], 1)[0] if len(set(steps)) > 1 else 0.0
+    files, threads = [one.files for one in warm], [one.threads for one in warm]
+    return float(slope * 1000), max(files) - min(files), max(threads) - min(threads)
+
+
+def last_step(run: Path) -> int:
+    """From the end of the event log, which grows long."""
+    path = run / "events.jsonl"
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 20_000))
+        found = re.findall(rb'"event": "step".*?"step": (\d+)', file.read())
+    return int(found[-1]) if found else 0
+
+
+def read(process: ForkedProcess, run: Path) -> Reading | None:
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+    except OSError:
+        return None
+    numbers = {name: int(value) for name, value in re.findall(r"(VmRSS|Threads):\s+(\d+)", status)}
+    return Reading(last_step(run), numbers["VmRSS"] / 1024, files, numbers["Threads"]) if "VmRSS" in numbers else None
+
+
+def soak(command: list[str], run: Path, minutes: float) -> list[Reading]:
+    """Readings of one stage, until it ends or the time is over."""
+    began, readings = time.monotonic(), list[Reading]()
+    process = started(command, run)
+    while process.poll() is None:
+        if time.monotonic() - began > 60 * minutes:
+            process.send_signal(signal.SIGTERM)
+            process.wait(600)
+            break
+        reading = read(process, run)
+        if reading is not None and reading.step > (readings[-1].step if readings else 0):
+            readings.append(reading)
+        time.sleep(POLL_S)
+    assert process.returncode == 0, log_of(run).read_text(encoding="utf-8")[-2000:]
+    return readings
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--minutes", type=float, default=120.0, help="for all stages together")
+    parser.add_argument("--stages", nargs="*", default=list(STAGES), choices=STAGES)
+    options = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="myxtts-soak-") as folder:
+        run = Path(folder) / "run"
+        corpus = make_ljspeech(Path(folder) / "corpus", 12)
+        for stage in STAGES[: STAGES.index(options.stages[-1]) + 1]:
+            wanted = options.steps if stage in options.stages else 1
+            flags = ("--stage", stage, "--max-steps", str(wanted), "--epochs", str(wanted), "--samples", "0")
+            every = ("--checkpoint-every", str(max(1, wanted // 20)), "--validate-every", str(max(1, wanted // 10)))
+            command = arguments(corpus, run, *flags, *every, "--text-frontend", "characters", "--alignment-weight", "0")
+            readings = soak(command, run, options.minutes / len(options.stages))
+            if stage not in options.stages or not readings:
+                continue
+            mb, files, threads = growth(readings)
+            about = {"stage": stage, "steps": readings[-1].step, "mb_per_1000_steps": round(mb, 3)}
+            last = replace(readings[-1], rss_mb=round(readings[-1].rss_mb, 1))
+            print(
+                json.dumps({**about, "files_range": files, "threads_range": threads, "last": asdict(last)}), flush=True
+            )
+            failed |= mb > MOST_MB_PER_1000_STEPS or files > 0 or threads > 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
