@@ -30,7 +30,7 @@ from myxtts.runtime.plan_log import (
     warmup_line,
 )
 from myxtts.runtime.precision import Precision, choose_precision
-from myxtts.text.languages import find_language
+from myxtts.text.languages import AUTO, find_language
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,8 @@ def _warn_of_size(config: XTTSConfig, plan: DevicePlan) -> None:
 
 def _refuse_early(data: DataConfig) -> None:
     """Refuse what is wrong before TensorFlow is loaded and a corpus is prepared, which may take hours."""
-    find_language(data.language)
+    if data.language != AUTO:
+        find_language(data.language)
     for flag, corpus in (("--train-data", data.train_data), ("--val-data", data.val_data)):
         if corpus is not None and not Path(corpus).exists():
             raise DataError(f"{flag} {corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")

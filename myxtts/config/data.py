@@ -18,7 +18,7 @@ class CorpusConfig:
     """Layout of the corpus; auto looks at the folder."""
 
     language: str = "en"
-    """Language of clips whose metadata has no language column (en, fa, de, ...)."""
+    """Language of clips whose metadata has no language column (en, fa, de, ...); auto tells each clip's by its text."""
 
     cache_dir: str | None = None
     """Folder of the prepared shards; by default in the user's cache folder."""

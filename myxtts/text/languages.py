@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from myxtts.errors import ConfigError
@@ -66,6 +67,9 @@ LANGUAGES: tuple[Language, ...] = (
 )
 CODES: tuple[str, ...] = tuple(language.code for language in LANGUAGES)
 
+AUTO = "auto"
+"""In the place of a code: each clip of a corpus has the language that its text is in (`myxtts.text.guessing`)."""
+
 _BY_CODE = {language.code: language for language in LANGUAGES}
 _ALIASES = {"zh": "zh-cn", "cmn": "zh-cn", "per": "fa", "fas": "fa"}
 
@@ -98,19 +102,28 @@ _NAMED_AS = {
 
 def script_of(text: str) -> str | None:
     """The script of more than half of the letters; None where no script has so many, or there are no letters."""
-    letters = Counter(
-        _NAMED_AS.get(unicodedata.name(sign, "").split(" ")[0].split("-")[0]) for sign in text if sign.isalpha()
-    )
+    letters = Counter(_script_of_letter(sign) for sign in text if sign.isalpha())
     script, count = letters.most_common(1)[0] if letters else (None, 0)
     return script if 2 * count > letters.total() else None
+
+
+@lru_cache(maxsize=8192)
+def _script_of_letter(letter: str) -> str | None:
+    return _NAMED_AS.get(unicodedata.name(letter, "").split(" ")[0].split("-")[0])
+
+
+def foreign_script(text: str, language: str) -> str | None:
+    """The script of the text where the language is not written in it; None also where the text has no one script."""
+    script, own = script_of(text), find_language(language).script
+    # Japanese is written in Chinese characters too.
+    return None if script == own or (own, script) == ("kana", "han") else script
 
 
 def language_note(text: str, language: str, learnt: Sequence[str]) -> str | None:
     """Why a voice that learnt these languages may not say the text in this one; `learnt` is empty where unknown."""
     if learnt and language not in learnt:
         return f"the voice never learnt {language!r} and may not be understood: it learnt {', '.join(learnt)}"
-    script, own = script_of(text), find_language(language).script
-    # Japanese is written in Chinese characters too.
-    if script is None or script == own or (own, script) == ("kana", "han"):
+    script = foreign_script(text, language)
+    if script is None:
         return None
     return f"most of the text is in {script} letters and is read as {language!r}: is --language the text's own?"

@@ -33,7 +33,7 @@ from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.references import Speaker, load_latents, load_speakers, read_reference, save_speakers
 from myxtts.synthesis.splitting import split_text
 from myxtts.synthesis.voice import read_voice
-from myxtts.text.languages import CODES
+from myxtts.text.languages import AUTO, CODES
 from myxtts.text.tokenizer import load_tokenizer, train_tokenizer
 from myxtts.training.alignment import read_stored
 from myxtts.training.checkpoint import Checkpoint, load_latest, save_checkpoint
@@ -56,7 +56,7 @@ def metadata(folder: Path) -> Case:
 
     def case(drawn: random.Random) -> object:
         file.write_bytes(mutated(whole, drawn))
-        return list_corpus(folder / "corpus", language=drawn.choice(CODES)).entries
+        return list_corpus(folder / "corpus", language=drawn.choice((*CODES, AUTO))).entries
 
     return case
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 
 from myxtts.data.corpora.audio_files import AudioFile
@@ -13,9 +14,12 @@ from myxtts.data.corpora.manifest import MANIFEST_NAMES, read_manifest
 from myxtts.data.corpora.text_lines import storable
 from myxtts.data.corpora.vctk import AUDIO_FOLDERS, TEXT_FOLDER, read_vctk
 from myxtts.errors import ConfigError, DataError
-from myxtts.text.languages import CODES, find_language
+from myxtts.text.languages import AUTO, CODES, find_language, foreign_script
 
 __all__ = ["AudioFile", "CorpusListing", "Entry", "Notice", "Refusal", "list_corpus", "storable"]
+
+_MOST_FOREIGN = 0.2
+"""Share of texts in letters of another language from which on it is the language that is wrong, and no clip."""
 
 _TRANSCRIPTS = {"ljspeech": METADATA_NAMES, "common-voice": TABLE_NAMES, "jsonl": MANIFEST_NAMES}
 _SUFFIX_FORMATS = {
@@ -32,7 +36,7 @@ def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "e
     try:
         if not corpus.exists():
             raise DataError(f"{corpus} is not there", hint="give the folder that holds metadata.csv and wavs/")
-        language = find_language(language).code
+        language = AUTO if language == AUTO else find_language(language).code
         name, transcript = _choose(corpus, corpus_format)
         listing = _read(corpus, name, transcript, language)
     except OSError as error:
@@ -43,7 +47,10 @@ def list_corpus(corpus: Path, *, corpus_format: str = "auto", language: str = "e
             f"{corpus} is an empty corpus: {transcript or TEXT_FOLDER} names no clips",
             hint="each line of an LJSpeech metadata.csv is id|text|normalised text",
         )
+    if language == AUTO:
+        _guess_languages(listing)
     _unify_languages(listing)
+    _refuse_foreign_scripts(listing)
     return listing
 
 
@@ -57,6 +64,52 @@ def _read(corpus: Path, name: str, transcript: Path | None, language: str) -> Co
     if name == "common-voice":
         return read_common_voice(root, transcript, language=language, speaker=speaker)
     return read_manifest(root, transcript, language=language, speaker=speaker)
+
+
+def _guess_languages(listing: CorpusListing) -> None:
+    """A language for every clip that its transcript names none for."""
+    from myxtts.text.guessing import guess_languages
+
+    unnamed = [number for number, entry in enumerate(listing.entries) if entry.language == AUTO]
+    guessed = guess_languages(listing.entries[number].text for number in unnamed)
+    if unnamed and not any(guessed):
+        raise DataError(
+            f"--language is auto, and no text of {listing.root} tells its language",
+            hint=f"name the language: --language {'|'.join(CODES)}",
+        )
+    for number, code in zip(unnamed, guessed, strict=True):
+        listing.entries[number] = dataclasses.replace(listing.entries[number], language=code)
+
+
+def _refuse_foreign_scripts(listing: CorpusListing) -> None:
+    """Leave out clips whose text their language is not written in; where those are many, the language is wrong.
+
+    A language read by another's rules trains a voice that nobody understands, and shows only after hours.
+    """
+    kept, foreign = [], []
+    for entry in listing.entries:
+        (kept if foreign_script(entry.text, entry.language) is None else foreign).append(entry)
+    if len(foreign) > _MOST_FOREIGN * len(listing.entries):
+        raise _wrong_language(listing, foreign)
+    for entry in foreign:
+        script = foreign_script(entry.text, entry.language)
+        reason = f"most of the text is in {script} letters, which {entry.language!r} is not written in"
+        listing.refuse(entry.file, entry.line, entry.id, reason)
+    listing.entries = kept
+
+
+def _wrong_language(listing: CorpusListing, foreign: list[Entry]) -> DataError:
+    from myxtts.text.guessing import guess_languages
+
+    first = foreign[0]
+    guessed = Counter(code for code in guess_languages(entry.text for entry in foreign[:200]) if code is not None)
+    flags = [f"--language {code}" for code, _ in guessed.most_common(1)] + ["--language auto (each clip by its text)"]
+    return DataError(
+        f"{len(foreign)} of {len(listing.entries)} texts of {listing.root} are not in the letters of their language "
+        f"{first.language!r}; the first: {first.file}, line {first.line}, is in "
+        f"{foreign_script(first.text, first.language)} letters",
+        hint=f"add {' or '.join(flags)}; where the transcript has a language column, correct it there",
+    )
 
 
 def _unify_languages(listing: CorpusListing) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from myxtts.errors import DataError
+from myxtts.text.languages import AUTO
 
 _CODE_PAGES = {
     "fa": "cp1256",
@@ -50,14 +51,16 @@ def read_lines(path: Path, language: str) -> Iterator[Line]:
     content = content.removeprefix(codecs.BOM_UTF8)
     for number, raw in enumerate(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), start=1):
         if raw.strip():
-            yield _decode(number, raw, _CODE_PAGES.get(language, "cp1252"))
+            yield _decode(number, raw, None if language == AUTO else _CODE_PAGES.get(language, "cp1252"))
 
 
-def _decode(number: int, raw: bytes, code_page: str) -> Line:
+def _decode(number: int, raw: bytes, code_page: str | None) -> Line:
+    """Without a code page, where the language is to be told by the text, only UTF-8 is read."""
     try:
         return Line(number, raw.decode("utf-8"))
     except UnicodeDecodeError:
-        pass
+        if code_page is None:
+            return Line(number, None)
     try:
         return Line(number, raw.decode(code_page), code_page)
     except UnicodeDecodeError:

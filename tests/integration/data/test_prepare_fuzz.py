@@ -56,7 +56,8 @@ def test_mutated_metadata_is_prepared_or_refused_line_by_line(
 ) -> None:
     # Real fsyncs of 500 tiny corpora take minutes on a slow disk, and no case here loses its power.
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-    lines = [f"clip_{n}|{text}|{text}" for n, text in enumerate(["Hello there.", "سلام دنیا", "Grüße, 12 Äpfel!"])]
+    texts = {"Hello there.": "en", "سلام دنیا": "fa", "Grüße, 12 Äpfel!": "de"}
+    lines = [f"clip_{n}|{text}|{text}|anna|{language}" for n, (text, language) in enumerate(texts.items())]
     corpus = make_ljspeech(tmp_path / "corpus", seconds=[0.5] * 3, lines=lines)
     whole = (corpus / "metadata.csv").read_bytes()
     config = settings(tmp_path, max_refused_share=1.0, text_frontend=frontend)

@@ -194,12 +194,12 @@ def test_utf16_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("language", "page", "text"), [("de", "latin-1", "Grüße"), ("fa", "cp1256", "سلام")])
 def test_old_code_pages_are_read_with_a_notice(tmp_path: Path, language: str, page: str, text: str) -> None:
     root = write_metadata(
-        make_ljspeech(tmp_path / "corpus", 2), f"clip_0|{text}|{text}\n".encode(page) + b"clip_1|a|a\n"
+        make_ljspeech(tmp_path / "corpus", 2), f"clip_0|{text}|{text}\n".encode(page) + b"clip_1|12|12\n"
     )
 
     listing = list_corpus(root, language=language)
 
-    assert [entry.text for entry in listing.entries] == [text, "a"]
+    assert [entry.text for entry in listing.entries] == [text, "12"]
     assert [(notice.line, "not UTF-8" in notice.what) for notice in listing.notices] == [(1, True)]
 
 
@@ -214,7 +214,7 @@ def test_damaged_bytes_are_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_language_that_we_do_not_speak_is_refused_by_line(tmp_path: Path) -> None:
-    root = make_ljspeech(tmp_path / "corpus", 2, lines=["clip_0|a|a|s|xx", "clip_1|b|b|s|FA-ir"])
+    root = make_ljspeech(tmp_path / "corpus", 2, lines=["clip_0|a|a|s|xx", "clip_1|سلام|سلام|s|FA-ir"])
 
     listing = list_corpus(root)
 
@@ -358,3 +358,67 @@ def test_a_control_character_refuses_its_line_alone(tmp_path: Path, field: str, 
     spoken = field == "text" and sign in "\t\u2028"  # white space
     assert ids(listing) == (["two", "one"] if spoken else ["one"])
     assert spoken or f"U+{ord(sign):04X}" in reasons(listing)[1]
+
+
+PERSIAN = "سلام، حال شما چطور است؟"
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "flag"),
+    [
+        (PERSIAN, "en", "--language fa"),
+        ("Hello there, how are you today?", "fa", "--language en"),
+        ("مرحبا، كيف حالك اليوم؟", "en", "--language ar"),
+        ("Привет, как дела?", "en", "--language ru"),
+    ],
+)
+def test_text_in_letters_of_another_language_stops_with_the_flag_to_add(
+    tmp_path: Path, text: str, language: str, flag: str
+) -> None:
+    root = make_ljspeech(tmp_path / "corpus", 3, lines=[f"clip_{n}|{text}" for n in range(3)])
+
+    with pytest.raises(DataError) as caught:
+        list_corpus(root, language=language)
+
+    assert f"3 of 3 texts of {root}" in caught.value.problem
+    assert f"their language {language!r}; the first: metadata.csv, line 1" in caught.value.problem
+    assert caught.value.hint.startswith(f"add {flag} or --language auto")
+
+
+def test_one_clip_in_other_letters_is_refused_by_line(tmp_path: Path) -> None:
+    lines = [*(f"clip_{n}|Hello there." for n in range(9)), f"clip_9|{PERSIAN}"]
+    root = make_ljspeech(tmp_path / "corpus", 10, lines=lines)
+
+    listing = list_corpus(root)
+
+    assert len(listing.entries) == 9
+    assert reasons(listing) == {10: "most of the text is in arabic letters, which 'en' is not written in"}
+
+
+def test_auto_gives_each_clip_the_language_of_its_text(tmp_path: Path) -> None:
+    texts = {PERSIAN: "fa", "Wie geht es dir heute?": "de", "How are you today?": "en", "今日はいい天気です": "ja"}
+    lines = [f"clip_{n}|{text}" for n, text in enumerate(texts)]
+    root = make_ljspeech(tmp_path / "corpus", 4, lines=lines)
+
+    assert [entry.language for entry in list_corpus(root, language="auto").entries] == list(texts.values())
+
+
+def test_auto_keeps_a_named_language_and_takes_the_commonest_where_a_text_does_not_tell(tmp_path: Path) -> None:
+    lines = ["clip_0|x|No.|anna|es", "clip_1|x|No.|anna|", f"clip_2|x|{PERSIAN}|anna|", f"clip_3|x|{PERSIAN}|anna|"]
+    lines += ["clip_4|x|123|anna|"]
+    root = make_ljspeech(tmp_path / "corpus", 5, lines=lines)
+
+    listing = list_corpus(root, language="auto")
+
+    assert [entry.language for entry in listing.entries] == ["es", "fa", "fa", "fa"]
+    assert list(reasons(listing)) == [2], "a word in Latin letters is not said to be Persian"
+
+
+def test_auto_reads_utf_8_only(tmp_path: Path) -> None:
+    root = make_ljspeech(tmp_path / "corpus", 2)
+    write_metadata(root, b"clip_0|How are you today?\nclip_1|\xd3\xe1\xc7\xe3\n")
+
+    listing = list_corpus(root, language="auto")
+
+    assert ids(listing) == ["clip_0"]
+    assert "neither UTF-8 nor" in reasons(listing)[2]
