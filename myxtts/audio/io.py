@@ -8,7 +8,8 @@ decoded, and the channels are mixed block by block: a small file may claim to be
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,22 +58,14 @@ def read_audio(
     return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
 
 
-def _decode(
-    path: Path, opened: BinaryIO | None, longest_s: float, first_s: float | None
-) -> tuple[NDArray[np.float32], int]:
-    """Mono samples and their rate."""
+@contextmanager
+def opened_audio(path: Path, opened: BinaryIO | None = None) -> Iterator[soundfile.SoundFile]:
+    """The file, or one that is open already, for reading; what it cannot do, then or later, is a `DataError`."""
     try:
         # Opened by us, so that a missing or forbidden file keeps the system's own reason.
         with nullcontext(opened) if opened else path.open("rb") as file, soundfile.SoundFile(file) as sound:
-            rate = int(sound.samplerate)
-            _refuse_format(path, rate, int(sound.channels))
-            if first_s is None and sound.frames > longest_s * rate:
-                raise DataError(
-                    f"{path} is {sound.frames / rate:.0f} s long, more than {longest_s:g} s",
-                    hint="cut it: `ffmpeg -i CLIP -t 60 SHORT.wav` keeps the first minute",
-                )
-            wanted = sound.frames if first_s is None else min(sound.frames, int(first_s * rate))
-            return _mixed(sound, wanted), rate
+            _refuse_format(path, int(sound.samplerate), int(sound.channels))
+            yield sound
     except OSError as error:
         raise DataError(
             f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights"
@@ -83,6 +76,28 @@ def _decode(
         raise DataError(f"{path} is not audio that can be decoded: {reason}", hint=_READABLE_HINT) from error
 
 
+def mono_blocks(sound: soundfile.SoundFile, wanted: int) -> Iterator[NDArray[np.float32]]:
+    """The next `wanted` frames, all channels as one, or as many as there are, block by block."""
+    while wanted > 0 and len(block := sound.read(min(wanted, _BLOCK_SAMPLES), dtype="float32", always_2d=True)):
+        yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1)
+        wanted -= len(block)
+
+
+def _decode(
+    path: Path, opened: BinaryIO | None, longest_s: float, first_s: float | None
+) -> tuple[NDArray[np.float32], int]:
+    """Mono samples and their rate."""
+    with opened_audio(path, opened) as sound:
+        rate = int(sound.samplerate)
+        if first_s is None and sound.frames > longest_s * rate:
+            raise DataError(
+                f"{path} is {sound.frames / rate:.0f} s long, more than {longest_s:g} s",
+                hint="cut it: `ffmpeg -i CLIP -t 60 SHORT.wav` keeps the first minute",
+            )
+        wanted = sound.frames if first_s is None else min(sound.frames, int(first_s * rate))
+        return np.concatenate([np.zeros(0, np.float32), *mono_blocks(sound, wanted)]), rate
+
+
 def _refuse_format(path: Path, rate: int, channels: int) -> None:
     if not LEAST_RATE <= rate <= MOST_RATE or channels > MOST_CHANNELS:
         raise DataError(
@@ -90,15 +105,6 @@ def _refuse_format(path: Path, rate: int, channels: int) -> None:
             f"{LEAST_RATE} to {MOST_RATE}",
             hint="`ffmpeg -i CLIP -ac 1 -ar 48000 CLIP.wav` converts it",
         )
-
-
-def _mixed(sound: soundfile.SoundFile, wanted: int) -> NDArray[np.float32]:
-    """The first `wanted` frames, all channels as one, or as many as there are."""
-    blocks = [np.zeros(0, np.float32)]
-    while wanted > 0 and len(block := sound.read(min(wanted, _BLOCK_SAMPLES), dtype="float32", always_2d=True)):
-        blocks.append(block[:, 0] if block.shape[1] == 1 else block.mean(axis=1))
-        wanted -= len(block)
-    return np.concatenate(blocks)
 
 
 def resampled(samples: ArrayLike, sample_rate: float, wanted: float) -> NDArray[np.float32]:

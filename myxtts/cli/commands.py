@@ -4,6 +4,8 @@ from __future__ import annotations
 
 COMMANDS: dict[str, str] = {
     "train": "train a voice from a folder of recordings",
+    "collect": "cut long recordings at their pauses and transcribe the pieces to a corpus",
+    "record": "read sentences aloud one by one and record them to a corpus",
     "prepare": "read a corpus once, check every clip, and write shards that training reads",
     "synth": "synthesise speech from text with the built-in voice or one of your own",
     "voices": "list the speakers of a voice, and hear one",

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts", "export")
 """Commands that Ctrl-C ends in the middle of a computation; the others finish a step and save."""
 
-CONTINUE = ("train", "prepare", "demo")
+CONTINUE = ("train", "prepare", "demo", "collect", "record")
 """Commands that continue when they are called again."""
 
 

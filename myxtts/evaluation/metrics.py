@@ -124,19 +124,20 @@ def refuse_without_metrics(metrics: Metrics) -> None:
         raise MissingDependencyError(f"no metric is installed: {'; '.join(metrics.missing)}", hint=INSTALL)
 
 
-def load_recogniser(name: str) -> Recogniser:
-    """A recogniser of the user's, from "package.module:factory"."""
+def load_recogniser(name: str, *, flag: str = "--asr") -> Recogniser:
+    """A recogniser of the user's, from "package.module:factory"; `flag` is what named it."""
     module_name, _, factory = name.partition(":")
     try:
         made = getattr(importlib.import_module(module_name), factory)()
     except Exception as error:  # the user's code, which may raise anything
         raise ConfigError(
-            f"--asr {name} cannot be loaded: {reason_of(error)}",
+            f"{flag} {name} cannot be loaded: {reason_of(error)}",
             hint="write it as package.module:factory, mend the factory, or use moonshine",
         ) from error
     if not isinstance(made, Recogniser):
         raise ConfigError(
-            f"--asr {name} made no recogniser", hint="it needs name, languages and transcribe(wave, sample_rate) -> str"
+            f"{flag} {name} made no recogniser",
+            hint="it needs name, languages and transcribe(wave, sample_rate) -> str",
         )
     return made
 
