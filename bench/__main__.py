@@ -13,7 +13,7 @@ import sys
 from bench.measure import HERE
 from bench.report import INCONCLUSIVE, MISSED
 
-NAMES = ("startup", "data", "mel", "model", "train", "synth", "speak", "pipeline", "simulate", "scale")
+NAMES = ("startup", "data", "mel", "model", "train", "synth", "speak", "pipeline", "simulate", "scale", "serve")
 SPECIAL = ("gpu",)
 """Left out of `all`: they need what most machines lack."""
 

@@ -9,6 +9,8 @@ import sys
 import pytest
 from hypothesis import settings
 
+from tests.chromium import CHROMIUM
+
 # Keras would load scikit-learn (it came with librosa) for wrappers that nothing here uses.
 sys.modules["sklearn"] = None  # type: ignore[assignment]
 
@@ -20,7 +22,24 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if CHROMIUM is None:
+        terminalreporter.write_line(
+            "The page's tests were left out: there is no chromium on this machine (.ci/run installs it)."
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs a browser is left out where there is none; the summary says so. The rest is put into order."""
+    if CHROMIUM is None:
+        wanted = [item for item in items if not item.get_closest_marker("browser")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+        items[:] = wanted
+    _order(items)
+
+
+def _order(items: list[pytest.Item]) -> None:
     """Every worker begins with its share of the slow tests, so that none of them is left for the end.
 
     xdist hands each worker a run of neighbours first; later the idle ones take over from the others.

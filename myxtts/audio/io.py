@@ -8,7 +8,9 @@ decoded, and the channels are mixed block by block: a small file may claim to be
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
@@ -28,7 +30,7 @@ LONGEST_SECONDS = 600.0
 
 
 def read_audio(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | BinaryIO,
     sample_rate: int = 22050,
     *,
     longest_s: float = LONGEST_SECONDS,
@@ -36,9 +38,12 @@ def read_audio(
 ) -> NDArray[np.float32]:
     """The clip as mono samples in [-1, 1] at `sample_rate`, resampled with soxr at high quality where it has to be.
 
-    One that is longer than `longest_s` is refused, unless only its `first_s` are wanted.
+    One that is longer than `longest_s` is refused, unless only its `first_s` are wanted. An open file that can seek
+    will do for its path; errors call it "the clip".
     """
-    mono, source_rate = _decode(Path(path), longest_s, first_s)
+    opened = None if isinstance(path, (str, os.PathLike)) else path
+    path = Path(path) if isinstance(path, (str, os.PathLike)) else Path("the clip")
+    mono, source_rate = _decode(path, opened, longest_s, first_s)
     if mono.shape[0] == 0:
         raise DataError(f"{path} has no samples", hint="record the clip again, or remove it from the metadata")
     if not np.isfinite(mono).all():
@@ -52,11 +57,13 @@ def read_audio(
     return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
 
 
-def _decode(path: Path, longest_s: float, first_s: float | None) -> tuple[NDArray[np.float32], int]:
+def _decode(
+    path: Path, opened: BinaryIO | None, longest_s: float, first_s: float | None
+) -> tuple[NDArray[np.float32], int]:
     """Mono samples and their rate."""
     try:
         # Opened by us, so that a missing or forbidden file keeps the system's own reason.
-        with path.open("rb") as file, soundfile.SoundFile(file) as sound:
+        with nullcontext(opened) if opened else path.open("rb") as file, soundfile.SoundFile(file) as sound:
             rate = int(sound.samplerate)
             _refuse_format(path, rate, int(sound.channels))
             if first_s is None and sound.frames > longest_s * rate:

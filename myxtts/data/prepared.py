@@ -215,6 +215,8 @@ def _is_manifest(content: Any) -> bool:
     if _OWN_DIGEST in content:
         rest = {name: value for name, value in content.items() if name != _OWN_DIGEST}
         return bool(content[_OWN_DIGEST] == _identity_of(rest))
+    if _FILE_DIGESTS in content:
+        return False  # they came together
     shards, checksums = content.get("shards"), content.get("index_crc32")
     return (
         isinstance(content.get("fingerprint"), str)

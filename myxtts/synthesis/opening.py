@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from myxtts.errors import CheckpointError, MissingDependencyError, SynthesisError
-from myxtts.synthesis.litert.folder import Weights, read_manifest
+from myxtts.synthesis.litert.folder import Weights, check_files, read_manifest
 from myxtts.synthesis.voice import Voice, find_voice, is_exported, missing_to_speak, read_voice
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def open_voice(
     if exported is not None:
         from myxtts.synthesis.litert.model import LiteRTModel
 
-        return Synthesizer(voice, LiteRTModel.load(exported, voice))
+        return Synthesizer(voice, LiteRTModel.load(exported, voice, checked=exported != folder))
     device = device or configure_device(simulate_gpus)
     from myxtts.synthesis.tensorflow_model import TensorFlowModel
 
@@ -106,12 +106,15 @@ def _kept_export(folder: Path, voice: Voice, runtime: Runtime | None) -> Path | 
 
 
 def _is_of(kept: Path, voice: Voice) -> bool:
-    """Whether the export is of this voice as it is now; a damaged one is none."""
+    """Whether the export is whole and of this voice as it is now."""
     try:
         found = read_manifest(kept)
+        if (found.voice_sha256, found.voice.alignment_heads) != (voice.sha256, voice.manifest.alignment_heads):
+            return False
+        check_files(kept, found)
     except CheckpointError:
         return False
-    return found.voice_sha256 == voice.sha256 and found.voice.alignment_heads == voice.manifest.alignment_heads
+    return True
 
 
 def _export(folder: Path, kept: Path) -> str:

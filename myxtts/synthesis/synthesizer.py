@@ -7,7 +7,9 @@ report. Networks run behind `SpeechModel`; nothing here imports TensorFlow.
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PIECES_AT_ONCE = 8
+REMEMBERED_REFERENCES = 64
+"""Encoded references that are kept; the one that was not used for longest goes first."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Synthesizer:
     def __init__(self, voice: Voice, model: SpeechModel) -> None:
         self.voice, self.model = voice, model
         self._sounding = voice.tokenizer.sounding()
-        self._encoded: dict[tuple[int, ...], VoiceLatents] = {}
+        self._encoded: OrderedDict[bytes, VoiceLatents] = OrderedDict()
 
     @property
     def sample_rate(self) -> int:
@@ -134,11 +138,16 @@ class Synthesizer:
             clips = [references.checked_reference(speaker.wave.astype(np.float32) / 32768.0, speaker.name)]
         if self.voice.config.data.normalise_loudness:
             clips = [normalise_loudness(clip) for clip in clips]
-        key = tuple(hash(clip.tobytes()) for clip in clips)
-        if key not in self._encoded:
+        key = hashlib.sha256(b"".join(hashlib.sha256(clip.tobytes()).digest() for clip in clips)).digest()
+        # Several threads may be here: each step leaves the store whole, and at worst a reference is encoded twice.
+        latents = self._encoded.pop(key, None)
+        if latents is None:
             windows = references.windows(clips, self.voice.manifest.reference_seconds)
-            self._encoded[key] = self.model.encode_reference(clips, windows)
-        return self._encoded[key]
+            latents = self.model.encode_reference(clips, windows)
+        self._encoded[key] = latents
+        while len(self._encoded) > REMEMBERED_REFERENCES:
+            self._encoded.popitem(last=False)
+        return latents
 
     def _resolved(self, options: SpeakingOptions) -> _Speaking:
         return _Speaking(

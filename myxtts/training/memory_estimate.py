@@ -101,7 +101,10 @@ def model_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, sixteen_b
     parts = sum(count_of(part, model).all for part in ("dvae", "conditioning", "gpt", *model.decoder_parts))
     trained_mb = (sum(count_of(part, model).trained for part in spec.learns) + discriminators) * _MB
     share = MEASURED_SHARE[kind] * (SIXTEEN_BIT_SHARE if sixteen_bits else 1.0)
-    step_mb = max(share * batch.clips * _ELEMENTS[kind](config, batch) * _MB, UPDATE_SHARE * trained_mb)
+    turning_mb = share * batch.clips * _ELEMENTS[kind](config, batch) * _MB
+    update_mb = UPDATE_SHARE * trained_mb
+    # A wave's discriminators have their gradients before the generator has turned back.
+    step_mb = turning_mb + update_mb if kind == "hifigan" else max(turning_mb, update_mb)
     return Estimate(
         weights=(parts + discriminators) * _MB + (CTC_NETWORK_MB if _ctc(config, spec) else 0.0),
         gradients=trained_mb * (2 if config.training.grad_accum > 1 else 1),
@@ -172,15 +175,13 @@ def _mel(config: XTTSConfig, batch: Batch) -> float:
 
 
 def _hifigan(config: XTTSConfig, batch: Batch) -> float:
-    """Nine pairs of convolutions at each of four rates, and the discriminators on a made and a real wave."""
-    settings = _settings(config)
+    """Nine pairs of convolutions at each of four rates with four values each, what the discriminators find in a wave,
+    and the speaker encoder's 34 million values for 3 s, half of them at once."""
+    settings, width = _settings(config), config.model.decoder_width
     frames = math.floor(settings.segment_latents * FRAMES_PER_CODE * 24000 / 22050)
-    samples = 256 * frames
-    width = config.model.decoder_width
-    rates = (frames * 8 * width / 2, frames * 64 * width / 4, frames * 128 * width / 8, frames * 256 * width / 16)
-    generator = 50 * sum(rates)
-    discriminators = (5 * 69 + 3 * 128) * samples / settings.discriminator_shrink
-    return generator + 4 * discriminators + 60 * samples
+    generator = 39 * frames * width * (8 / 2 + 64 / 4 + 128 / 8 + 256 / 16)
+    discriminators = 0.9 * (5 * 69 + 3 * 128) * 256 * frames / settings.discriminator_shrink
+    return generator + discriminators + 60 * 256 * frames + 5.6e6 * settings.speaker_seconds
 
 
 def _settings(config: XTTSConfig) -> HiFiGANSettings:

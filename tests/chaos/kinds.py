@@ -27,6 +27,8 @@ class Trial:
         self.command = arena.command(mode, stage)
         self.damaged: list[Path] = []
         """Files that are not as they were written, and were not put back."""
+        self.victim = Path()
+        """The file that was damaged last."""
 
     def somewhere(self, *operations: str) -> dict[str, int | tuple[str, ...]]:
         """An operation, of these kinds, of as many as the uninterrupted run has."""
@@ -144,7 +146,7 @@ def damage(trial: Trial) -> Ending:
     files = [path for path in files if path.is_file() and path.stat().st_size and "tensorboard" not in path.parts]
     if not files:
         return trial.run()
-    victim = trial.drawn.choice(files)
+    victim = trial.victim = trial.drawn.choice(files)
     content = victim.read_bytes()
     status = victim.stat()
     harm = trial.drawn.choice([_flipped, _flipped, _cut, lambda content, drawn: b""])

@@ -56,12 +56,10 @@ class Chaos:
             newest = max(checkpoints(trial.arena, trial.stage), default=0)
             ending = KINDS[name][0](trial)
             self.faults[f"{name} | {trial.mode} | {trial.stage}"] += 1
-            if name == "damage":
+            check_said(ending)
+            if name == "damage" and trial.victim.name == "events.jsonl":
                 ledger.pass_over()
-                check_said(ending)
-            else:
-                check_said(ending)
-                self._check_losses(trial, ledger.read(), newest)
+            self._check_losses(trial, ledger.read(), newest)
             if ending.code == 0 and name == "terminate":
                 self._check_all_saved(trial)
         newest = max(checkpoints(trial.arena, trial.stage), default=0)

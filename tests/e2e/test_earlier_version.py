@@ -22,14 +22,17 @@ TEXT = "The cat saw two red birds."
 VARIED = ("--temperature", "3", "--top-k", "0", "--top-p", "1")
 
 
+@pytest.mark.parametrize("runtime", ["tensorflow", "litert"])
 @pytest.mark.parametrize(("run", "options"), [("mel", VARIED), ("stopped", ())])
 def test_a_voice_of_the_earlier_version_speaks_the_same_samples(
-    run: str, options: tuple[str, ...], tmp_path: Path
+    run: str, options: tuple[str, ...], runtime: str, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.wav"
+    out, voice = tmp_path / "out.wav", tmp_path / run
+    shutil.copytree(EARLIER / run, voice)  # it keeps its export beside itself
 
     spoken = run_forked(
-        *("-m", "myxtts", "synth", TEXT, "--voice", str(EARLIER / run), "--seed", "3", "--out", str(out), *options),
+        *("-m", "myxtts", "synth", TEXT, "--voice", str(voice), "--seed", "3", "--out", str(out), *options),
+        *("--runtime", runtime),
         **ONE_THREAD,
     )
 

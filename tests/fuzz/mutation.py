@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 NASTY_BYTES = [
@@ -82,13 +83,13 @@ def mutated_value(value: Any, drawn: random.Random) -> Any:
     return drawn.choice(NASTY_VALUES)
 
 
-def mutated_json(content: bytes, drawn: random.Random, *, without: str | None = None) -> bytes:
-    """The text of a JSON file with one place, or some, or some bytes changed; `without` names its checksum."""
+def mutated_json(content: bytes, drawn: random.Random, *, without: Sequence[str] = ()) -> bytes:
+    """The text of a JSON file with one place, or some, or some bytes changed; `without` names its checksums."""
     if drawn.random() < 0.25:
         return mutated(content, drawn)
     value = json.loads(content)
-    if without is not None:
-        value.pop(without, None)
+    for checksum in without:
+        value.pop(checksum, None)
     for _ in range(drawn.choice([1, 1, 1, 2, 4])):
         value = mutated_value(value, drawn)
     if drawn.random() < 0.02:

@@ -24,7 +24,7 @@ from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.speech import SpeechReport, pcm16
 from myxtts.synthesis.speech_model import CheckedCodes
-from myxtts.synthesis.synthesizer import Synthesizer
+from myxtts.synthesis.synthesizer import REMEMBERED_REFERENCES, Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import read_voice
 from tests.awkward_texts import AWKWARD, UNSPOKEN
@@ -68,6 +68,31 @@ def test_an_awkward_text_is_spoken_or_refused_and_every_piece_is_accounted_for(
     assert np.isfinite(speech.wave).all()
     assert np.abs(speech.wave).max() <= 1.5
     assert all(piece.attempts or piece.note or not piece.text.strip() for piece in speech.report.pieces)
+
+
+def test_references_are_remembered_but_not_without_end(
+    synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    model = synthesizer.model
+    kept = model.encode_reference([noise(1.0, 0) / np.float32(32768)], [noise(1.0, 0) / np.float32(32768)])
+
+    def encode(clips: list[np.ndarray], windows: list[np.ndarray]) -> object:
+        encoded.append(len(clips))
+        return kept
+
+    monkeypatch.setattr(model, "encode_reference", encode)
+    clips = [noise(1.0, 100 + number) / np.float32(32768) for number in range(REMEMBERED_REFERENCES + 1)]
+    for clip in clips[:-1]:
+        synthesizer.latents(clip)
+    synthesizer.latents(clips[0])
+    assert len(encoded) == REMEMBERED_REFERENCES, "one that is known is not encoded again"
+    synthesizer.latents(clips[-1])
+    synthesizer.latents(clips[0])
+    assert len(encoded) == REMEMBERED_REFERENCES + 1, "one that was used lately is kept"
+    synthesizer.latents(clips[1])
+    assert len(encoded) == REMEMBERED_REFERENCES + 2, "the one that was not used for longest is forgotten"
+    synthesizer.forget_references()
 
 
 def test_a_language_that_the_voice_was_not_trained_on_is_spoken_with_a_warning(synthesizer: Synthesizer) -> None:
@@ -201,9 +226,9 @@ OPENED = """
 from pathlib import Path
 from myxtts import open_voice
 folder = {folder!r}
-open_voice(folder).speak("Hello there.", seed=3).save(folder + "/first.wav")
+open_voice(folder, runtime="tensorflow").speak("Hello there.", seed=3).save(folder + "/first.wav")
 # The devices of a process are configured once; every further voice shares them.
-speech = open_voice(Path(folder)).speak("Hello there.", seed=3)
+speech = open_voice(Path(folder), runtime="tensorflow").speak("Hello there.", seed=3)
 speech.save(folder + "/again.wav")
 """
 

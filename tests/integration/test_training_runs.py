@@ -187,10 +187,13 @@ def test_all_stages_and_the_aligner_run_over_replicas_in_one_command(corpus: Pat
     folder = tmp_path / "run"
 
     result = run_forked(
-        *arguments(corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0", "--ctc-loss-weight", "4")
+        *arguments(
+            corpus, folder, *HYBRID, "--max-steps", "3", "--samples", "0", "--ctc-loss-weight", "4", "--deterministic"
+        )
     )
 
     assert result.returncode == 0, result.stderr
+    assert "Deterministic operations: the same numbers" in result.stderr
     assert result.stderr.count("Aligner: loss") == 1, "one aligner gives the codec its loss and aligns the clips"
     steps = [event for event in events(folder) if event["event"] == "step" and event["stage"] != "gpt"]
     assert {event["stage"] for event in steps} == {"codec", "decoder"}

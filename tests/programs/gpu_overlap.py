@@ -38,11 +38,12 @@ def main(side: str = "4096", simulated: str = "0") -> None:
     with tf.device(model):
         matrix = tf.random.stateless_normal([int(side), int(side)], seed=[3, 4]) / float(side)
 
-    @tf.function
-    def step(x: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(PRODUCTS):
+    def products(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(PRODUCTS):
             x = tf.matmul(x, matrix)
         return tf.reduce_sum(x)
+
+    step = tf.function(products, autograph=False)
 
     def loop() -> None:
         """Steps as training makes them: the host waits for a number of each before it gives out the next."""

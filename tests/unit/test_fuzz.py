@@ -18,6 +18,7 @@ from myxtts.data.prepare import prepare
 from myxtts.data.prepared import MANIFEST, REPORT, TOKENIZER
 from myxtts.errors import CheckpointError, ConfigError, DamagedError, DataError, MyXTTSError
 from myxtts.evaluation.phones import PhoneRecogniser, read_ipa
+from myxtts.models.coqui.folder import sampling_of
 from myxtts.models.weights import WeightsManifest, save_arrays
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.parsing import event_of
@@ -174,3 +175,11 @@ def test_an_event_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 def test_a_full_disk_loses_events_and_not_the_run(tmp_path: Path) -> None:
     with EventLog(tmp_path / "events.jsonl") as events, no_file_larger_than(10):
         events.write("run_end", reason="finished", message="x" * 100)
+
+
+@pytest.mark.parametrize("top_k", ["Infinity", "NaN", "1e999"])
+def test_a_published_config_with_a_number_that_is_not_finite_is_refused(top_k: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(f'{{"top_k": {top_k}}}', encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="top_k"):
+        sampling_of(tmp_path)

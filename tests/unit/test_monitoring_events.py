@@ -36,6 +36,12 @@ def steps_in(events: Iterable[Event]) -> list[int]:
     return [event.step for event in events if isinstance(event, StepEvent)]
 
 
+def test_the_only_data_device_of_an_earlier_version_s_log_is_read() -> None:
+    line = {"event": "window", "time": 1.0, "stage": "gpt", "step": 1, "data_device": "/GPU:0"}
+
+    assert event_of(line) == WindowEvent(time=1.0, stage="gpt", step=1, figures=WindowFigures(data_devices=("/GPU:0",)))
+
+
 def write_steps(path: Path, steps: range) -> None:
     with EventLog(path) as log:
         for step in steps:

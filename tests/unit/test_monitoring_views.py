@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,21 @@ def test_the_console_fits_its_width_and_shows_what_matters(tmp_path: Path, width
     for text in ("stage gpt (2 of 2)", "20 / 100", "94 %", "/GPU:1", "47/50", "210.0 audio-s/s", "11.0 GB of 16.0"):
         assert text in shown, text
     assert "[bold]" in shown, "what comes from the run is not markup"
+
+
+def test_the_console_has_a_bar_for_each_of_several_data_devices_and_names_its_role() -> None:
+    devices = {"/GPU:0": 0.31, "/GPU:1": 0.32, "/GPU:2": 0.94, "/GPU:3": 0.93}
+    window = replace(
+        figures(), data_devices=("/GPU:0", "/GPU:1"), model_devices=("/GPU:2", "/GPU:3"), device_busy=devices
+    )
+    state = RunState([WindowEvent(time=1.0, stage="gpt", step=20, figures=window)])
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(render(state, 100))
+
+    rows = [line.split() for line in shown.getvalue().splitlines()]
+    for device, share in devices.items():
+        role = "data" if share < 0.5 else "model"
+        assert any({role, f"{share * 100:.0f}", device} <= set(row) for row in rows), (device, shown.getvalue())
 
 
 def test_a_console_without_events_says_that_it_starts() -> None:

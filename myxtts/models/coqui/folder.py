@@ -41,6 +41,7 @@ _FIXED = {
     "cond_d_vector_in_each_upsampling_layer": True,
 }
 """Fields of `model_args` that have one value in XTTS v2; another one is another architecture."""
+_NO_NUMBER = 1e9
 SPECIAL_AUDIO_TOKENS = 2
 """Start and stop, behind the codes."""
 _TRAINER_ONLY = ("torch_mel_spectrogram_style_encoder.", "torch_mel_spectrogram_dvae.", "dvae.")
@@ -80,7 +81,7 @@ def sampling_of(folder: Path) -> Sampling:
     content = _read_json(folder / "config.json")
     given = {name: content.get(name, usual) for name, usual in XTTS_SAMPLING.items()}
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _NO_NUMBER:
             raise ConfigError(f"config.json: {name} is {value!r}, must be a number", hint="download it again")
     return Sampling(**{**given, "top_k": int(given["top_k"])})
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.errors import CheckpointError, SynthesisError
-from myxtts.files import writing
+from myxtts.files import make_folder, writing
 from myxtts.models.gpt import GPT, Block
 from myxtts.models.hifigan import portable_convolutions
 from myxtts.models.layers import MASKED, LayerNorm, Linear, gelu_forward, normalised
@@ -36,9 +36,8 @@ from myxtts.synthesis.voice import (
     CONFIG_FILE,
     TOKENIZER_FILE,
     Voice,
-    build_parts,
+    build_voice,
     find_voice,
-    load_parts,
     missing_to_speak,
     read_voice,
     refuse_exported,
@@ -62,10 +61,9 @@ def export_litert(source: str | Path, out: Path, *, weights: Weights = "int8") -
         raise SynthesisError(
             f"the voice in {folder} cannot speak yet: it has no {missing[0]}", hint="train its gpt stage too"
         )
-    parts = build_parts(voice.config.model, voice.manifest.parts)
-    load_parts(folder, parts)
+    parts = build_voice(folder, voice.config.model)
     with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as made:
             place = Path(made) / "voice"
             place.mkdir()

@@ -66,14 +66,18 @@ class LiteRTModel:
             )
 
     @classmethod
-    def load(cls, folder: Path, voice: Voice, *, threads: int | None = None) -> LiteRTModel:
-        """Check all files of an exported folder and open them; raises `CheckpointError` for what does not fit."""
+    def load(cls, folder: Path, voice: Voice, *, threads: int | None = None, checked: bool = False) -> LiteRTModel:
+        """Check all files of an exported folder, unless the caller has, and open them.
+
+        Raises `CheckpointError` for what does not fit.
+        """
         config, manifest = voice.config.model, voice.manifest
         exported = read_manifest(folder)
         wanted = layout.networks(config, manifest)
         if missing := wanted.keys() - exported.files.keys():
             raise CheckpointError(f"{folder} has no {min(missing)}", hint="export the voice again")
-        check_files(folder, exported)
+        if not checked:
+            check_files(folder, exported)
         if threads is None:
             threads = 1 if config.gpt_width <= WIDE else min(MOST_THREADS, os.cpu_count() or 1)
         tables = read_tables(folder, layout.tables(config, manifest.parts))
