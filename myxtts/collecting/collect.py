@@ -104,6 +104,7 @@ def _source(request: CollectRequest, path: Path, recogniser: Recogniser) -> dict
     """All that a recording's pieces depend on."""
     status = path.stat()
     return {
+        "kind": "collect",
         "size": status.st_size,
         "modified_ns": status.st_mtime_ns,
         "language": request.language,
@@ -114,9 +115,7 @@ def _source(request: CollectRequest, path: Path, recogniser: Recogniser) -> dict
     }
 
 
-def _plans(
-    to_do: dict[str, Path], limits: CutLimits, pool: ThreadPoolExecutor, result: Collected
-) -> dict[str, Plan]:
+def _plans(to_do: dict[str, Path], limits: CutLimits, pool: ThreadPoolExecutor, result: Collected) -> dict[str, Plan]:
     """Where to cut each recording; one that cannot be used is in `result.failed`."""
     planned = {name: pool.submit(plan_cuts, path, limits) for name, path in to_do.items()}
     plans = {}
@@ -155,7 +154,8 @@ class _Run:
         waiting: dict[Future[str], Heard] = {}
         for number, samples in read_pieces(path, plan, wanted):
             first, last = plan.spans[number]
-            quality = measured(samples, plan.levels_db[first:last], float(np.median(plan.floor_db[first:last])), plan.rate)
+            floor_db = float(np.median(plan.floor_db[first:last]))
+            quality = measured(samples, plan.levels_db[first:last], floor_db, plan.rate)
             problem = sound_problem(quality, self._request.limits)
             write_audio(self._folder.wav(piece_id(name, number)), samples, plan.rate)
             piece = Heard(number, first / FRAMES_PER_S, last / FRAMES_PER_S, problem, "")
@@ -176,7 +176,7 @@ class _Run:
             piece = waiting.pop(future)
             try:
                 text = one_line(future.result())
-            except Exception as error:  # others' code
+            except Exception as error:  # noqa: BLE001 - others' code
                 heard[piece.number] = self._failed(piece, error)  # and not noted: the next call tries it again
             else:
                 self._successes += 1
@@ -221,9 +221,7 @@ def _publish(
             result.kept_s += seconds
         else:
             result.reasons[reason.partition(":")[0]] += 1
-            aside.append(
-                SetAside(own, reason, text, speaker, request.language, name, piece.start_s, piece.end_s)
-            )
+            aside.append(SetAside(own, reason, text, speaker, request.language, name, piece.start_s, piece.end_s))
     result.kept += len(kept)
     folder.finish(name, kept, aside)
 
