@@ -49,7 +49,7 @@ class CollectArgs:
     """Language that is spoken."""
 
     script: Path | None = None
-    """Text that was read, the whole of it; pieces get the script's words, and those that match it badly are set aside."""
+    """Text that was read, the whole of it: pieces get its words, and those that match it badly are set aside."""
 
     recogniser: str = "moonshine"
     """moonshine (English), faster-whisper:MODEL_FOLDER, or one of your own as package.module:factory."""

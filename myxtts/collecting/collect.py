@@ -104,6 +104,7 @@ def _source(request: CollectRequest, path: Path, recogniser: Recogniser) -> dict
     """All that a recording's pieces depend on."""
     status = path.stat()
     return {
+        "kind": "collect",
         "size": status.st_size,
         "modified_ns": status.st_mtime_ns,
         "language": request.language,
@@ -153,9 +154,8 @@ class _Run:
         waiting: dict[Future[str], Heard] = {}
         for number, samples in read_pieces(path, plan, wanted):
             first, last = plan.spans[number]
-            quality = measured(
-                samples, plan.levels_db[first:last], float(np.median(plan.floor_db[first:last])), plan.rate
-            )
+            floor_db = float(np.median(plan.floor_db[first:last]))
+            quality = measured(samples, plan.levels_db[first:last], floor_db, plan.rate)
             problem = sound_problem(quality, self._request.limits)
             write_audio(self._folder.wav(piece_id(name, number)), samples, plan.rate)
             piece = Heard(number, first / FRAMES_PER_S, last / FRAMES_PER_S, problem, "")
@@ -176,7 +176,7 @@ class _Run:
             piece = waiting.pop(future)
             try:
                 text = one_line(future.result())
-            except Exception as error:  # others' code
+            except Exception as error:  # noqa: BLE001 - others' code
                 heard[piece.number] = self._failed(piece, error)  # and not noted: the next call tries it again
             else:
                 self._successes += 1

@@ -84,6 +84,10 @@ class CollectedFolder:
         state = self._read_state(name)
         if state is not None and state.get("source") == dict(source):
             return not state.get("finished")
+        if state is not None and state.get("source", {}).get("kind") != source["kind"]:
+            raise OutputError(
+                f"{self.path} has pieces named {name} that another command made", hint="name another --out folder"
+            )
         if state is not None and state.get("finished"):
             old = state.get("source", {})
             changed = ", ".join(sorted(key for key in source if old.get(key) != source[key])) or "version"
@@ -122,30 +126,17 @@ class CollectedFolder:
     def finish(self, name: str, kept: Sequence[Kept], aside: Sequence[SetAside]) -> None:
         """Publish the lines of a recording, beside those of the others as they are, and note that it is finished."""
         with writing(self.path):
-            others = [row for row in self._metadata_lines() if _recording_of(row.split("|")[0].strip()) != name]
-            rows = ["|".join((one.id, one.text, one.text, one.speaker, one.language)) for one in kept]
-            self._write_lines(METADATA, [*others, *rows])
-            doubts = [line for line in self._aside_lines() if _recording_of(_id_of(line)) != name]
+            others = [row for row in self._lines(METADATA) if _recording_of(row.split("|")[0].strip()) != name]
+            self._write_lines(METADATA, [*others, *map(_row, kept)])
+            doubts = [line for line in self._lines(SET_ASIDE) if _recording_of(_id_of(line)) != name]
             self._write_lines(SET_ASIDE, [*doubts, *(json.dumps(asdict(one), ensure_ascii=False) for one in aside)])
             self._write_state(name, {**(self._read_state(name) or {}), "finished": True})
 
     def append(self, one: Kept) -> None:
         """Publish one line, in the place of any with its id."""
         with writing(self.path):
-            others = [row for row in self._metadata_lines() if row.split("|")[0].strip() != one.id]
-            self._write_lines(METADATA, [*others, "|".join((one.id, one.text, one.text, one.speaker, one.language))])
-
-    def kept_ids(self) -> list[str]:
-        return [row.split("|")[0].strip() for row in self._metadata_lines()]
-
-    def set_aside(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._aside_lines()]
-
-    def _metadata_lines(self) -> list[str]:
-        return self._lines(METADATA)
-
-    def _aside_lines(self) -> list[str]:
-        return self._lines(SET_ASIDE)
+            others = [row for row in self._lines(METADATA) if row.split("|")[0].strip() != one.id]
+            self._write_lines(METADATA, [*others, _row(one)])
 
     def _lines(self, name: str) -> list[str]:
         path = self.path / name
@@ -171,6 +162,10 @@ class CollectedFolder:
             part.write_text(json.dumps(state, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
+def _row(one: Kept) -> str:
+    return "|".join((one.id, one.text, one.text, one.speaker, one.language))
+
+
 def _literal(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
@@ -191,7 +186,7 @@ def opened(path: Path) -> Iterator[CollectedFolder]:
     if path.is_dir() and any(path.iterdir()) and not (state / _MARKER).is_file():
         raise OutputError(
             f"--out {path} is not empty and was not made by collect or record",
-            hint="name a new folder, or an empty one",
+            hint="name a new or an empty folder",
         )
     with writing(path):
         make_folder(state)

@@ -56,27 +56,32 @@ def _levels(path: Path) -> tuple[int, NDArray[np.float32], NDArray[np.float32]]:
     plain, bright = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
     with opened_audio(path) as sound:
         rate = int(sound.samplerate)
-        size = rate // FRAMES_PER_S
-        rest, previous = np.zeros(0, np.float32), np.float32(0)
+        rest, previous = np.zeros(0, np.float32), 0.0
         for block in mono_blocks(sound, _UNKNOWN_LENGTH):
             samples = np.concatenate([rest, block])
-            whole = len(samples) // size * size
+            if not np.isfinite(samples).all():
+                raise DataError(f"{path} has samples that are not numbers (NaN or infinite)", hint="export it again")
+            plain_db, bright_db = frame_levels(samples, rate, previous)
+            whole = len(plain_db) * (rate // FRAMES_PER_S)
             rest = samples[whole:].copy()
-            if whole:
-                samples = samples[:whole]
-                before = np.concatenate([[previous], samples[:-1]]).astype(np.float32)
-                previous = samples[-1]
-                if not np.isfinite(samples).all():
-                    raise DataError(
-                        f"{path} has samples that are not numbers (NaN or infinite)", hint="export it again"
-                    )
-                plain.append(_level(samples, size))
-                bright.append(_level(samples - np.float32(_PRE_EMPHASIS) * before, size))
+            previous = float(samples[whole - 1]) if whole else previous
+            plain.append(plain_db)
+            bright.append(bright_db)
     return rate, np.concatenate(plain), np.concatenate(bright)
 
 
+def frame_levels(
+    samples: NDArray[np.float32], rate: int, previous: float = 0.0
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The levels of the whole frames in the samples, as they are and with pre-emphasis; `previous` came before."""
+    size = rate // FRAMES_PER_S
+    samples = samples[: len(samples) // size * size]
+    before = np.concatenate([np.full(1, previous, np.float32), samples])[: len(samples)]
+    return _level(samples, size), _level(samples - np.float32(_PRE_EMPHASIS) * before, size)
+
+
 def _level(samples: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    power = np.square(samples.reshape(-1, size), dtype=np.float32).mean(1)
+    power = np.square(samples.reshape(-1, size)).mean(1)
     level: NDArray[np.float32] = 10 * np.log10(np.maximum(power, np.float32(_LOWEST_POWER)))
     return level
 

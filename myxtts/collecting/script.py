@@ -22,6 +22,8 @@ MOST_MISMATCH = 0.25
 """Of the letters; a tiny recogniser mishears about one in thirty of clean speech."""
 _EDGE_WORDS = 3
 """So many words of a piece's end are compared where it is not clear to which piece a word belongs."""
+_OTHER_WORD = 2
+"""Cost of a word that the script does not have, or has otherwise; one of the script that was not read costs 1."""
 _WITHOUT_SPACES = ("han", "kana")
 
 
@@ -114,8 +116,8 @@ def _last_row(heard: NDArray[np.int64], script: NDArray[np.int64], *, free_start
     steps = np.arange(len(script) + 1)
     row = np.zeros_like(steps) if free_start else steps.copy()
     for word in heard:
-        best = row + 1
-        np.minimum(best[1:], row[:-1] + (script != word), out=best[1:])
+        best = row + _OTHER_WORD
+        np.minimum(best[1:], row[:-1] + _OTHER_WORD * (script != word), out=best[1:])
         row = np.minimum.accumulate(best - steps) + steps
     return row
 

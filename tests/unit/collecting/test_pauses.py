@@ -1,0 +1,132 @@
+"""Where recordings are cut: in pauses, to pieces of the wanted length, whatever the noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from myxtts.collecting.pauses import CutLimits, cut, speech_runs
+from myxtts.collecting.recording import frame_levels, plan_cuts, read_pieces
+from myxtts.data.espeak import ESPEAK_SAMPLE_RATE, EspeakVoice, speak
+from myxtts.errors import DataError
+from tests.recording_maker import RATE, recording, spoken
+
+LIMITS = CutLimits()
+
+
+def pieces_of(samples: np.ndarray, limits: CutLimits = LIMITS) -> list[tuple[float, float]]:
+    _, bright_db = frame_levels(samples, RATE)
+    return [(first / 100, last / 100) for first, last in cut(speech_runs(bright_db), len(bright_db), limits)]
+
+
+def test_a_recording_is_cut_in_its_pauses() -> None:
+    pieces = pieces_of(recording([2, 3, 4], [1, 0.8, 1.2, 1]))
+
+    wanted = [(1.0, 3.0), (3.8, 6.8), (8.0, 12.0)]
+    assert len(pieces) == len(wanted)
+    for (start, end), (first, last) in zip(pieces, wanted, strict=True):
+        assert first - 0.3 <= start <= first
+        assert last <= end <= last + 0.3
+
+
+def test_two_pieces_share_a_short_pause_at_its_middle() -> None:
+    (_, end), (start, _) = pieces_of(
+        recording([7, 7], [1, 0.3, 1])
+    )  # too long for one piece, and the pause is shorter than two edges
+
+    assert start == end
+    assert 8.1 <= end <= 8.2
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.001, 0.01])
+def test_the_noise_floor_is_found_whatever_it_is(noise: float) -> None:
+    assert len(pieces_of(recording([2, 2, 2, 2], [1, 1, 1, 1, 1], noise=noise))) == 4
+
+
+def test_a_fan_that_starts_in_the_middle_costs_one_pause_at_most() -> None:
+    quiet, loud = (recording([2] * 30, [1] * 31, noise=noise) for noise in (0.0005, 0.02))
+
+    assert len(pieces_of(np.concatenate([quiet, loud]))) in (59, 60)
+
+
+def test_a_short_word_joins_its_nearer_neighbour() -> None:
+    pieces = pieces_of(recording([2, 0.4, 3], [1, 0.9, 0.5, 1]))
+
+    assert len(pieces) == 2
+    assert pieces[1][1] - pieces[1][0] > 3.9
+
+
+def test_long_speech_is_cut_at_its_longest_pauses() -> None:
+    pieces = pieces_of(recording([5, 5, 5, 5], [1, 0.25, 0.4, 0.25, 1]))
+
+    assert [round(end - start, 1) for start, end in pieces] == [10.6, 10.6]
+
+
+def test_speech_without_a_pause_stays_in_one_piece() -> None:
+    assert len(pieces_of(recording([15], [1, 1]))) == 1
+
+
+def test_real_speech_keeps_its_words_whole(tmp_path: Path) -> None:
+    voice = EspeakVoice(name="a", variant="")
+    sentences = [speak(text, voice, "en") / 32768 for text in ("The first of them.", "And then the second one here.")]
+    pause = np.zeros(ESPEAK_SAMPLE_RATE)
+    path = tmp_path / "read.flac"
+    soundfile.write(path, np.concatenate([pause, sentences[0], pause, sentences[1], pause]), ESPEAK_SAMPLE_RATE)
+
+    plan = plan_cuts(path, LIMITS)
+    pieces = dict(read_pieces(path, plan, range(len(plan.spans))))
+
+    assert len(pieces) == 2
+    for piece, sentence in zip(pieces.values(), sentences, strict=True):
+        assert np.square(piece).sum() == pytest.approx(np.square(sentence).sum(), rel=0.001)
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg"])
+def test_every_format_gives_the_same_pieces(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"recording.{suffix}"
+    soundfile.write(path, np.stack([recording([2, 3], [1, 1, 1])] * 2, 1), RATE)
+
+    plan = plan_cuts(path, LIMITS)
+    (_, second), *_ = read_pieces(path, plan, [1])
+
+    assert len(plan.spans) == 2
+    assert len(second) / RATE == pytest.approx(3.4, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("samples", "problem"),
+    [
+        (np.zeros(0), "has no samples"),
+        (np.zeros(5 * RATE), "has no speech"),
+        (0.01 * np.random.default_rng(0).standard_normal(20 * RATE), "has no speech"),
+        (np.full(RATE, np.nan), "not numbers"),
+    ],
+    ids=["empty", "silence", "noise", "nan"],
+)
+def test_a_recording_without_speech_is_refused(tmp_path: Path, samples: np.ndarray, problem: str) -> None:
+    path = tmp_path / "nothing.wav"
+    soundfile.write(path, samples, RATE, subtype="FLOAT")
+
+    with pytest.raises(DataError, match=problem):
+        plan_cuts(path, LIMITS)
+
+
+def test_what_is_not_audio_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "notes.wav"
+    path.write_text("not audio")
+
+    with pytest.raises(DataError, match=r"notes\.wav is not audio"):
+        plan_cuts(path, LIMITS)
+
+
+def test_levels_do_not_depend_on_the_blocks() -> None:
+    samples = spoken(3)
+    whole = frame_levels(samples, RATE)[1]
+
+    first = frame_levels(samples[:RATE], RATE)[1]
+    second = frame_levels(samples[RATE:], RATE, float(samples[RATE - 1]))[1]
+
+    np.testing.assert_allclose(np.concatenate([first, second]), whole, atol=1e-4)
