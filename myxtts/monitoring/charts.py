@@ -108,10 +108,10 @@ class _Frame:
     y_high: float
 
     def x(self, value: float) -> float:
-        return LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - LEFT - RIGHT)
+        return LEFT + _share(value, self.x_low, self.x_high) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        share = (value - self.y_low) / (self.y_high - self.y_low)
+        share = _share(value, self.y_low, self.y_high)
         return TOP + (1 - min(max(share, 0.0), 1.0)) * (HEIGHT - TOP - BOTTOM)
 
     def as_json(self) -> dict[str, float]:
@@ -123,6 +123,11 @@ class _Frame:
             "top": TOP,
             "bottom": HEIGHT - BOTTOM,
         }
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """How far along a range a value is; half way where rounding leaves no range, as between two huge numbers."""
+    return (value - low) / (high - low) if high > low else 0.5
 
 
 def range_behind_start(points: Sequence[Point]) -> tuple[float, float] | None:

@@ -236,8 +236,9 @@ def audio_player(run_dir: Path, name: str) -> str:
         if path.stat().st_size > MOST_SAMPLE_BYTES:
             return f'<span class="soft">{escape(name)} (too long to put here)</span>'
         data = base64.b64encode(path.read_bytes()).decode()
-    except OSError as error:
-        return f'<span class="soft">{escape(name)} cannot be read: {escape(str(error.strerror))}</span>'
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        reason = str(getattr(error, "strerror", error))
+        return f'<span class="soft">{escape(name)} cannot be read: {escape(reason)}</span>'
     return f'<audio controls preload="metadata" src="data:{kind};base64,{data}"></audio>'
 
 

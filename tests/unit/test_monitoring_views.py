@@ -22,7 +22,7 @@ from myxtts.monitoring.charts import Series, line_chart, range_behind_start, smo
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
-from myxtts.monitoring.report import render_report, write_report
+from myxtts.monitoring.report import audio_player, render_report, write_report
 from myxtts.monitoring.run_state import RunState, StageHistory, read_state
 from myxtts.monitoring.schema import (
     Event,
@@ -552,3 +552,13 @@ def test_a_mel_picture_has_low_frequencies_at_the_bottom() -> None:
     assert picture[-1, 0].tolist() == [253, 231, 37]
     assert picture[0, 0].tolist() == [68, 1, 84]
     assert mel_picture(np.zeros((2, 80))).max() <= 84
+
+
+def test_a_chart_of_numbers_too_large_to_tell_apart_is_drawn() -> None:
+    series = Series("loss", [(1e300, 2.0), (1e300, 3.0)], 1)
+
+    assert "<svg" in line_chart([series], x_label="step")
+
+
+def test_a_sample_whose_name_no_file_can_have_is_named_as_unreadable(tmp_path: Path) -> None:
+    assert "cannot be read" in audio_player(tmp_path, "a\0b.wav")
