@@ -75,5 +75,10 @@ class OutputError(MyXTTSError):
     """What was made cannot be written where it should go."""
 
 
+def how_to_install(extras: str) -> str:
+    """The command that adds extras; ours is on no package index, so that its name alone installs nothing."""
+    return f"in the checkout of MyXTTS: pip install -c constraints.txt '.[{extras}]'"
+
+
 class MissingDependencyError(MyXTTSError):
     """A part of the installation that this command needs is not there."""

@@ -10,11 +10,15 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
 from myxtts.errors import OutputError
 
@@ -57,6 +61,14 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
             sync(target.parent)  # or a power cut may take the new name back
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
+    """Write arrays with the rights that any new file has: the library's own are the owner's alone."""
+    path.touch()
+    rights = path.stat().st_mode & 0o777
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
+    path.chmod(rights)
 
 
 def make_folder(path: Path) -> None:

@@ -15,7 +15,7 @@ import psutil
 
 from myxtts import __version__
 from myxtts.cli.flags import parse_options
-from myxtts.errors import DeviceError
+from myxtts.errors import DeviceError, how_to_install
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.kernels import stored_table
 from myxtts.runtime.plan import DeviceRequest, plan_devices
@@ -83,7 +83,7 @@ def software() -> list[Finding]:
     if not (3, 10) <= sys.version_info[:2] <= (3, 12):
         findings.append(Finding(f"Python {platform.python_version()}", fix="use Python 3.10, 3.11 or 3.12"))
     if tensorflow is None:
-        findings.append(Finding("TensorFlow is missing", fix="pip install 'myxtts[cpu]', or 'myxtts[gpu]' for NVIDIA"))
+        findings.append(Finding("TensorFlow is missing", fix=f"{how_to_install('cpu')}, or '.[gpu]' for NVIDIA"))
     else:
         kind = "with CUDA packages" if version_of("nvidia-cudnn-cu12") else "for CPUs"
         findings += [Finding(f"TensorFlow {tensorflow} {kind}"), *mixed_builds(sys.path), gpu_kernels(tensorflow)]
@@ -104,7 +104,7 @@ def mixed_builds(path: Sequence[str]) -> list[Finding]:
     found = {name: list(metadata.distributions(name=name, path=list(path))) for name in TENSORFLOW_BUILDS}
     builds = {name: each[0] for name, each in found.items() if each}
     fix = (
-        "pip uninstall -y tensorflow tensorflow-cpu, then pip install 'myxtts[gpu]' or 'myxtts[cpu]'; "
+        "pip uninstall -y tensorflow tensorflow-cpu, then in the checkout pip install '.[gpu]' or '.[cpu]'; "
         "with make: make clean && make setup EXTRAS=gpu,dev, or without EXTRAS for CPUs"
     )
     if len(builds) > 1:
@@ -162,7 +162,7 @@ def gpus(inventory: Inventory) -> list[Finding]:
         memory = f"{gpu.memory_mb} MB" if gpu.memory_mb is not None else "memory unavailable"
         findings.append(Finding(f"GPU {gpu.index}: {gpu.name}, {memory}"))
     if not inventory.simulated and not version_of("nvidia-cudnn-cu12"):
-        fix = "make setup EXTRAS=gpu,dev; without make: pip uninstall tensorflow-cpu, then pip install 'myxtts[gpu]'"
+        fix = "make setup EXTRAS=gpu,dev; without make: pip uninstall tensorflow-cpu, then pip install '.[gpu]'"
         findings.append(Finding("GPUs are there, but TensorFlow has no CUDA packages", fix=fix))
     return findings
 
@@ -188,5 +188,6 @@ def modes(inventory: Inventory) -> list[Finding]:
             wrong = name == "mirrored" and plan.mode != "mirrored"
             findings.append(Finding(f"{name}: no (one GPU)" if wrong else f"{name}: yes   {command}"))
     if not inventory.gpus:
-        findings.append(Finding("everything on simulated devices: add --simulate-gpus 2 to any command"))
+        findings.append(Finding("without a GPU, start from the built-in voice: add --init-from base to train"))
+        findings.append(Finding("two GPUs can be simulated: add --simulate-gpus 2 to train or validate"))
     return findings

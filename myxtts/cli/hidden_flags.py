@@ -14,6 +14,17 @@ from myxtts.config.loading import from_text, to_yaml_text
 from myxtts.config.public import FLAGS, flag
 from myxtts.errors import UsageError
 
+NAMES_ELSEWHERE = {
+    "--lr": "--learning-rate",
+    "--fp16": "--mixed-precision",
+    "--bf16": "--mixed-precision",
+    "--gpus": "--visible-gpus 0,1 with --multi-gpu, or --data-gpu 0 --model-gpu 1",
+    "--resume": "the same command again, which continues by itself (--fresh starts over)",
+    "--output": "--run-dir",
+    "--output-dir": "--run-dir",
+}
+"""What other trainers call it, and ours; too unlike for a guess by spelling."""
+
 
 def split_hidden(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     """The words without hidden flags and their values, and what those set, by the settings' names of now.
@@ -31,6 +42,8 @@ def split_hidden(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         word = words.pop(0)
         spelt, equals, value = word.partition("=")
         spelt = spelt.replace("_", "-") if spelt.startswith("--") else spelt
+        if spelt in NAMES_ELSEWHERE:
+            raise UsageError(f"there is no flag {spelt}", hint=f"did you mean {NAMES_ELSEWHERE[spelt]}?")
         if spelt in refused:
             raise UsageError(
                 f"{spelt} is not a flag: {refused[spelt]} is a setting of a YAML file",

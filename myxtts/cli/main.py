@@ -84,12 +84,13 @@ def overview() -> str:
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
     return (
-        "MyXTTS trains XTTS voices and keeps every device busy while it does.\n\n"
+        "MyXTTS trains XTTS voices and speaks with them.\n\n"
         f"usage: myxtts COMMAND [--debug] ...\n\n{rows}\n\n"
         "First steps:\n"
         "  myxtts doctor                           what works on this machine\n"
-        "  myxtts demo                             a voice without recordings of your own\n"
-        "  myxtts train --train-data YOUR_FOLDER   a voice of your own; layouts: docs/your-data.md\n\n"
+        "  myxtts demo                             the built-in voice speaks, clones and is trained\n"
+        "  myxtts train --train-data YOUR_FOLDER   a voice of your own; layouts: docs/your-data.md\n"
+        "     ... --init-from base                 without a GPU: from the built-in voice, instead of from nothing\n\n"
         "Each command explains itself, with examples: myxtts COMMAND --help"
     )
 

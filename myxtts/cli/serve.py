@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from myxtts.cli.flags import parse_options
 from myxtts.config.checks import in_range
-from myxtts.errors import ConfigError, MissingDependencyError
+from myxtts.errors import ConfigError, MissingDependencyError, how_to_install
 
 if TYPE_CHECKING:
     from myxtts.serving.app import Serving
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(
-            f"serving needs {error.name}, which is not installed", hint="pip install 'myxtts[serve]'"
+            f"serving needs {error.name}, which is not installed", hint=how_to_install("serve")
         ) from error
     if options.new_key is not None:
         return _new_key(options)

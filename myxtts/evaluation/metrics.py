@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.audio.io import resampled
-from myxtts.errors import ConfigError, MetricError, MissingDependencyError
+from myxtts.errors import ConfigError, MetricError, MissingDependencyError, how_to_install
 
 if TYPE_CHECKING:
     from myxtts.data.prepared import PreparedCorpus
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 METRIC_SAMPLE_RATE = 16000
 Wave = NDArray[np.float32]
-INSTALL = "pip install -c constraints.txt 'myxtts[eval]'"
+INSTALL = how_to_install("eval")
 WITHOUT_RECOGNISER = "myxtts evaluate with --asr none"
 WITHOUT_PHONES = "myxtts evaluate with --no-phones"
 WITHOUT_SPEAKER = "pip uninstall resemblyzer"

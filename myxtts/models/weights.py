@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from myxtts.errors import CheckpointError, DamagedError
-from myxtts.files import make_folder, replacing, sync
+from myxtts.files import make_folder, replacing, sync, write_safetensors
 
 WEIGHTS_FILE = "model.safetensors"
 PARTIAL_WEIGHTS = WEIGHTS_FILE + ".partial"
@@ -73,7 +72,7 @@ def save_arrays(
     with suppress(DamagedError):  # of a folder that has no manifest yet
         if partial.is_file() and _described(folder) == partial:
             partial.replace(path)
-    save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, partial)
+    write_safetensors(partial, arrays)
     for written in (partial, folder):  # its name too: the manifest's may be on the disk before it
         sync(written)
     manifest = {

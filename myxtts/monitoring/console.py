@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
@@ -169,8 +170,13 @@ def snapshot_lines(state: RunState) -> list[str]:
     if state.silent_s is not None:
         lines.append(_silence(state.silent_s))
     if state.ended is not None:
-        lines.append(f"{state.ended.reason}: {state.ended.message}")
+        lines.append(_ending(state.ended))
     return lines
+
+
+def _ending(end: schema.RunEndEvent) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(end.time))
+    return f"{end.reason}: {end.message} (ended {at})"
 
 
 def plain_line(state: RunState, event: Event, said_at: float | None) -> str | None:
@@ -334,7 +340,7 @@ def _words(state: RunState) -> list[RenderableType]:
     if state.silent_s is not None:
         parts.append(Text(_silence(state.silent_s), style="yellow"))
     if state.ended is not None:
-        parts.append(Text(f"{state.ended.reason}: {state.ended.message}", style=_border(state)))
+        parts.append(Text(_ending(state.ended), style=_border(state)))
     return parts
 
 

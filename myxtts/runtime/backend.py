@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from myxtts.errors import DeviceError, MissingDependencyError
+from myxtts.errors import DeviceError, MissingDependencyError, how_to_install
 from myxtts.runtime.inventory import Gpu
 from myxtts.runtime.plan import DevicePlan
 
@@ -51,7 +51,7 @@ class TensorFlowBackend:
             raise DeviceError(
                 f"the driver lists GPU {max(plan.visible)}, but TensorFlow sees {len(gpus)} GPU(s)",
                 hint="install TensorFlow with CUDA: make setup EXTRAS=gpu,dev (or pip uninstall tensorflow-cpu, then "
-                "pip install 'myxtts[gpu]'), then run myxtts doctor; "
+                "pip install '.[gpu]' in the checkout), then run myxtts doctor; "
                 "to train on the CPU instead: CUDA_VISIBLE_DEVICES=-1",
             )
         if plan.mode == "cpu" and gpus and not _cpu_was_asked_for():
@@ -174,7 +174,7 @@ def import_tensorflow() -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             f"TensorFlow cannot be imported: {error}",
-            hint="pip install 'myxtts[cpu]' for a CPU, 'myxtts[gpu]' for NVIDIA GPUs",
+            hint=f"{how_to_install('cpu')}; for NVIDIA GPUs '.[gpu]'",
         ) from error
     return tensorflow
 

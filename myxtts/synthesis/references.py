@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from myxtts.audio.io import read_audio
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.errors import DataError, SynthesisError
-from myxtts.files import make_folder, replacing, writing
+from myxtts.files import make_folder, replacing, write_safetensors, writing
 from myxtts.monitoring.terminal import escaped
 from myxtts.synthesis.joining import trim_silence
 from myxtts.text.languages import find_language
@@ -188,7 +187,7 @@ def _save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, st
     with writing(path):
         make_folder(path.parent)
         with replacing(path) as part:
-            save_file(dict(arrays), part, metadata)
+            write_safetensors(part, arrays, metadata)
 
 
 def _open(path: Path, expected: str, what: str, cure: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

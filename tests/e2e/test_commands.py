@@ -125,4 +125,4 @@ def test_an_ascii_terminal_does_not_kill_persian_text(tmp_path: Path) -> None:
 def test_without_tensorflow_the_error_names_the_extra() -> None:
     result = run("-m", "tests.programs", "commands", "where_tensorflow_is_missing", "validate", "--simulate-gpus", "2")
 
-    assert "pip install 'myxtts[cpu]'" in result.stdout + result.stderr
+    assert "pip install -c constraints.txt '.[cpu]'" in result.stdout + result.stderr

@@ -103,7 +103,7 @@ def test_training_without_tensorflow_names_the_extra() -> None:
     result = run(*PROGRAM, "where_tensorflow_is_missing", "train", "--train-data", "docs")
 
     assert result.returncode == 1
-    assert "pip install 'myxtts[cpu]'" in result.stderr
+    assert "pip install -c constraints.txt '.[cpu]'" in result.stderr
     assert "Size normal is made for GPUs and there is none: --model-size tiny" in result.stderr
     assert "Traceback" not in result.stderr
 

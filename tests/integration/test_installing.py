@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,22 @@ def test_the_extras_for_gpus_resolve_with_the_constraints_and_name_every_cuda_pa
     found = [package["metadata"]["name"].lower() for package in json.loads(result.stdout)["install"]]
     assert "tensorflow" in found
     assert [name for name in found if name.startswith(("nvidia-", "tensorflow")) and name not in pinned] == []
+
+
+@pytest.mark.slow
+def test_a_wheel_has_every_file_of_the_package_that_is_no_module(tmp_path: Path) -> None:
+    """Built without an environment of its own: hatchling is an extra of developers."""
+    command = ("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(tmp_path), ".")
+    result = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+
+    assert result.returncode == 0, result.stderr
+    (wheel,) = tmp_path.glob("myxtts-*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    listed = subprocess.run(
+        ["git", "ls-files", "myxtts"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert "myxtts/runtime/gpu_kernels.json.gz" in listed
+    assert [name for name in listed if name not in packed] == []
+    assert [name for name in packed if not name.startswith("myxtts")] == []

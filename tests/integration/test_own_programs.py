@@ -51,3 +51,12 @@ def test_settings_of_a_yaml_file_reach_the_optimiser(tmp_path: Path) -> None:
     assert seen["last"][0] == pytest.approx(0.25)
     assert seen["last"][3] == pytest.approx(0.1)
     assert seen["copies"] == [3, 2], "moments, squares and averages; no averages by default at this size"
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme_speaks_clones_and_streams(tmp_path: Path) -> None:
+    output = run_program("readme_python", str(tmp_path), fresh=True)
+
+    assert "WordTiming(word='Hello'" in output
+    assert (tmp_path / "hello.wav").stat().st_size > 1000
+    assert (tmp_path / "me.wav").stat().st_size > 1000

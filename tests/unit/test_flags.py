@@ -133,3 +133,20 @@ def test_none_is_none_and_other_words_are_left_alone() -> None:
 
     assert rest == ["--run-dir", "keep", "-", "--max-steps", "3"]
     assert settings == {"cpu_threads": None}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--lr=1e-4", "--learning-rate"),
+        ("--fp16", "--mixed-precision"),
+        ("--gpus", "--visible-gpus"),
+        ("--resume", "the same command again"),
+        ("--output", "--run-dir"),
+    ],
+)
+def test_a_flag_by_another_trainers_name_is_answered_with_ours(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        split_hidden(["--train-data", "x", typed])
+
+    assert f"did you mean {meant}" in caught.value.hint

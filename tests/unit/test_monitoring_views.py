@@ -516,7 +516,7 @@ def test_monitor_once_prints_what_is_known_and_exits(tmp_path: Path, capsys: pyt
 def test_monitor_follows_a_run_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert monitor.main([str(write_run(tmp_path, ended=True))]) == 0
 
-    assert "finished: done" in capsys.readouterr().out
+    assert re.search(r"finished: done \(ended \d{4}-\d\d-\d\d \d\d:\d\d\)", capsys.readouterr().out)
 
 
 def test_monitor_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from myxtts.errors import OutputError
-from myxtts.files import replacing, writing
+from myxtts.files import replacing, write_safetensors, writing
 from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, save_speakers
 from myxtts.synthesis.speech import SpokenPiece, write_pcm16
 from myxtts.synthesis.timings import write_timings
@@ -119,3 +119,14 @@ def test_a_file_system_that_cannot_sync_folders_is_used_and_one_that_fails_is_no
 
     with pytest.raises(OSError, match="Input/output") if refused else nullcontext(), replacing(tmp_path / "x") as part:
         part.write_text("new", encoding="utf-8")
+
+
+@pytest.mark.parametrize(("umask", "rights"), [(0o022, 0o644), (0o077, 0o600)])
+def test_weights_have_the_rights_of_any_new_file(tmp_path: Path, umask: int, rights: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_safetensors(tmp_path / "a.safetensors", {"a": np.zeros(2)})
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "a.safetensors").stat().st_mode & 0o777 == rights

@@ -30,11 +30,11 @@ def kill_at(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ends in the middle of the weights, or just before the first or the second file takes its name."""
     if moment == "writing":
 
-        def half(arrays: object, path: Path) -> None:
+        def half(path: Path, arrays: object) -> None:
             path.write_bytes(b"half of the weights")
             raise KilledError
 
-        monkeypatch.setattr(weights, "save_file", half)
+        monkeypatch.setattr(weights, "write_safetensors", half)
         return
     renames, rename = [], Path.replace
 

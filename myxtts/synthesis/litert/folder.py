@@ -19,10 +19,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from myxtts.errors import CheckpointError, DamagedError
-from myxtts.files import replacing
+from myxtts.files import replacing, write_safetensors
 from myxtts.synthesis.manifest import VoiceManifest
 
 MANIFEST_FILE = "litert.json"
@@ -116,10 +115,7 @@ def check_files(folder: Path, exported: ExportedVoice) -> None:
 
 
 def write_tables(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    path = folder / TABLES_FILE
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    # The library writes for the owner alone.
-    path.chmod(0o666 & ~0o022)
+    write_safetensors(folder / TABLES_FILE, arrays)
 
 
 def read_tables(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:

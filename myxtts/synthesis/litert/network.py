@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.errors import CheckpointError, DamagedError, MissingDependencyError, SynthesisError
+from myxtts.errors import CheckpointError, DamagedError, MissingDependencyError, SynthesisError, how_to_install
 from myxtts.synthesis.litert.layout import Shape, Sizes
 
 Array = NDArray[Any]
@@ -67,7 +67,7 @@ def _opened(path: Path, threads: int) -> Any:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
         raise MissingDependencyError(
-            f"speaking without TensorFlow needs ai-edge-litert: {error}", hint="pip install 'myxtts[speak]'"
+            f"speaking without TensorFlow needs ai-edge-litert: {error}", hint=how_to_install("speak")
         ) from error
     try:
         with _quietly():
