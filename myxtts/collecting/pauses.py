@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 FRAMES_PER_S = 100
 _AROUND_S = 15
 """The floor of a second is that of so many seconds before and behind it: each half minute of speech has pauses."""
-_FLOOR_PERCENTILE, _SPEECH_PERCENTILE = 10, 90
+_FLOOR_PERCENTILE, _SPEECH_PERCENTILE = 5, 90
 LOWEST_DB = -90.0
 """Digital silence has no level; this stands for it, and the floor does not follow it down."""
 _LEAST_RISE_DB, _MOST_RISE_DB, _RISE_SHARE = 6.0, 18.0, 0.35
