@@ -77,8 +77,9 @@ def _guess_languages(listing: CorpusListing) -> None:
             f"--language is auto, and no text of {listing.root} tells its language",
             hint=f"name the language: --language {'|'.join(CODES)}",
         )
+    usual = Counter(code for code in guessed if code is not None).most_common(1)
     for number, code in zip(unnamed, guessed, strict=True):
-        listing.entries[number] = dataclasses.replace(listing.entries[number], language=code)
+        listing.entries[number] = dataclasses.replace(listing.entries[number], language=code or usual[0][0])
 
 
 def _refuse_foreign_scripts(listing: CorpusListing) -> None:
@@ -86,7 +87,8 @@ def _refuse_foreign_scripts(listing: CorpusListing) -> None:
 
     A language read by another's rules trains a voice that nobody understands, and shows only after hours.
     """
-    kept, foreign = [], []
+    kept: list[Entry] = []
+    foreign: list[Entry] = []
     for entry in listing.entries:
         (kept if foreign_script(entry.text, entry.language) is None else foreign).append(entry)
     if len(foreign) > _MOST_FOREIGN * len(listing.entries):
