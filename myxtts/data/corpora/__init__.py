@@ -77,9 +77,9 @@ def _guess_languages(listing: CorpusListing) -> None:
             f"--language is auto, and no text of {listing.root} tells its language",
             hint=f"name the language: --language {'|'.join(CODES)}",
         )
-    usual = Counter(code for code in guessed if code is not None).most_common(1)
     for number, code in zip(unnamed, guessed, strict=True):
-        listing.entries[number] = dataclasses.replace(listing.entries[number], language=code or usual[0][0])
+        assert code is not None  # all of them are None or none is
+        listing.entries[number] = dataclasses.replace(listing.entries[number], language=code)
 
 
 def _refuse_foreign_scripts(listing: CorpusListing) -> None:
