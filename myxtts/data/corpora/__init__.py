@@ -78,6 +78,7 @@ def _guess_languages(listing: CorpusListing) -> None:
             hint=f"name the language: --language {'|'.join(CODES)}",
         )
     for number, code in zip(unnamed, guessed, strict=True):
+        assert code is not None  # where one text tells, the others take the commonest
         listing.entries[number] = dataclasses.replace(listing.entries[number], language=code)
 
 
@@ -86,7 +87,8 @@ def _refuse_foreign_scripts(listing: CorpusListing) -> None:
 
     A language read by another's rules trains a voice that nobody understands, and shows only after hours.
     """
-    kept, foreign = [], []
+    kept: list[Entry] = []
+    foreign: list[Entry] = []
     for entry in listing.entries:
         (kept if foreign_script(entry.text, entry.language) is None else foreign).append(entry)
     if len(foreign) > _MOST_FOREIGN * len(listing.entries):
