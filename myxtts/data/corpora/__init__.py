@@ -78,7 +78,7 @@ def _guess_languages(listing: CorpusListing) -> None:
             hint=f"name the language: --language {'|'.join(CODES)}",
         )
     for number, code in zip(unnamed, guessed, strict=True):
-        assert code is not None  # all of them are None or none is
+        assert code is not None  # where one text tells, the others take the commonest
         listing.entries[number] = dataclasses.replace(listing.entries[number], language=code)
 
 
