@@ -89,7 +89,7 @@ def _figures() -> WindowFigures:
         steps=40,
         step_ms=250.0,
         phases={name: PhaseFigures(busy=0.4) for name in ("source", "process", "transfer", "train")},
-        data_device="/GPU:0",
+        data_devices=("/GPU:0",),
         model_devices=("/GPU:1",),
         device_busy={"/GPU:0": 0.41, "/GPU:1": 0.93},
         stall_share=0.02,

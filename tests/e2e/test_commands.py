@@ -57,7 +57,7 @@ def test_a_dry_run_shows_roles_hidden_gpus_and_the_resolved_settings() -> None:
     ("arguments", "code", "text"),
     [
         ("--data-gpu 5 --model-gpu 1 --simulate-gpus 2", 1, "--data-gpu is 5, must be 0-1"),
-        ("--data-gpu -1 --model-gpu 1 --simulate-gpus 2", 1, "--data-gpu is -1"),
+        ("--data-gpu -1 --model-gpu 1 --simulate-gpus 2", 1, "--data-gpu is '-1'"),
         ("--data-gpu 1 --model-gpu 1 --simulate-gpus 2", 1, "both 1"),
         ("--data-gpu 1 --simulate-gpus 2", 1, "without --model-gpu"),
         ("--data-gpu 0 --model-gpu 1", 1, "found 0 GPUs"),

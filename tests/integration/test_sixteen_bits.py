@@ -74,7 +74,8 @@ batch = dict(latents=tf.zeros([1, count, sizes.gpt_width]), wave=tf.zeros([1, sa
 seen["decoder"] = terms_of(stage, batch)
 
 mels = XTTSConfig(model_size="tiny", decoder="mel", discriminator_start=0, **small)
-stage = MEL_DECODER.build(StageContext(config=mels, model=XTTS(mels.model), plan=trainer.plan, steps=1))
+stage = MEL_DECODER.build(StageContext(
+    config=mels, model=XTTS(mels.model), plan=trainer.plan, data_device=trainer.plan.producer_device, steps=1))
 stage.build()
 batch = dict(vectors=tf.zeros([1, 4, sizes.dvae_code_width]), latents=tf.zeros([1, 4, sizes.gpt_width]),
              code_lengths=[4], mel=tf.zeros([1, 16, 80]), mel_lengths=[15], text=[[5, 6]], text_lengths=[2],

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myxtts.errors import PipelineError
-from myxtts.pipeline import Pipeline, SequentialPipeline
+from myxtts.pipeline import Pipeline, Producer, SequentialPipeline
 from myxtts.pipeline.channel import Channel, EndOfDataError, NotYetError, Signal, StoppedError
 from tests.schedules import DeadlockError, TurnCondition, Turns, explore
 from tests.unit.test_pipeline import CountingSource, double, pipeline_threads
@@ -187,8 +187,7 @@ def test_a_pipeline_ends_with_its_batches_or_its_first_error_and_leaves_no_threa
     seen: list[int] = []
     pipeline = kind(
         CountingSource(6, before=reading),
-        process,
-        data_device=None,
+        [Producer(process)],
         model_devices=[None],
         buffer_size=buffer_size,
         hang_timeout_s=0.1,

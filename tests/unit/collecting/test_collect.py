@@ -175,7 +175,7 @@ def test_other_settings_for_a_finished_recording_are_refused(anna: Path, tmp_pat
 def test_without_a_recogniser_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
-    for name, hint in (("moonshine", r"myxtts\[eval\]"), ("faster-whisper:MODEL", "pip install .*faster-whisper")):
+    for name, hint in (("moonshine", r"\.\[eval\]"), ("faster-whisper:MODEL", "pip install .*faster-whisper")):
         with pytest.raises(MissingDependencyError, match=hint):
             find_recogniser(name, None, "en")
 
