@@ -31,7 +31,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
-# From nothing to speech in half an hour; with all metrics: make demo EXTRAS=cpu,dev,eval
+# The built-in voice speaks, clones, and is trained: about ten minutes; with all metrics: make demo EXTRAS=cpu,dev,eval
 demo: setup
 	$(BIN)/python -m myxtts demo $(DEMO)
 

@@ -1,0 +1,55 @@
+"""The voice that comes with the package, as a newcomer meets it: by name, or by no name at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from myxtts.audio.io import read_audio
+from myxtts.cli.main import main
+from myxtts.synthesis.voice import find_voice
+from tests.processes import myxtts, run
+
+
+@pytest.mark.parametrize(("text", "language"), [("Hello there, my friend.", "en"), ("سلام، دوست من.", "fa")])
+def test_it_speaks_without_a_voice_being_named(tmp_path: Path, text: str, language: str) -> None:
+    spoken = myxtts("synth", text, "--language", language, "--out", str(tmp_path / "hello.wav"))
+
+    assert spoken.returncode == 0, spoken.stderr
+    wave = read_audio(tmp_path / "hello.wav")
+    assert 0.5 < len(wave) / 22050 < 5
+    assert np.abs(wave).max() > 0.05
+
+
+def test_it_needs_no_tensorflow() -> None:
+    program = "import sys; sys.modules['tensorflow'] = None; import myxtts; myxtts.open_voice('base').speak('Hello.')"
+
+    spoken = run("-c", program)
+
+    assert spoken.returncode == 0, spoken.stderr
+
+
+def test_its_speakers_are_listed_and_one_is_heard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["voices"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert len(listed) == 30, "28 speakers, their count, and how to hear one"
+    assert main(["voices", "--sample", "bf_emma", "--out", str(tmp_path / "emma.wav")]) == 0
+    assert len(read_audio(tmp_path / "emma.wav")) > 22050
+
+
+def test_a_folder_of_its_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built_in = find_voice("base")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").symlink_to(built_in)
+
+    assert find_voice("base") == Path("base")
+
+
+def test_a_fine_tuning_from_it_runs_both_stages(tmp_path: Path) -> None:
+    shown = myxtts("train", "--train-data", str(tmp_path), "--init-from", "base", "--dry-run")
+
+    assert shown.returncode == 0, shown.stderr
+    assert "init_from: base" in shown.stdout
+    assert "normalise_loudness: true" in shown.stdout
