@@ -86,7 +86,8 @@ generator = Generator(model.gpt, alignment_heads=((1, 0),))
 voice = np.zeros((1, sizes.conditioning_latents, sizes.gpt_width), "float32")
 inputs, request = new_request(model.gpt, voice, [[5, 6, 7]], [3], None, 0, 0, 9)
 spoken = generator._whole.get_concrete_function(*inputs, request).structured_outputs
-mel = CodecDecoder(model.dvae)._decode.get_concrete_function(tf.TensorSpec([1, None], tf.int32)).structured_outputs
+shapes = tf.TensorSpec([1, None], tf.int32), tf.TensorSpec([1, 0])
+mel = CodecDecoder(model.dvae)._decode.get_concrete_function(*shapes).structured_outputs
 seen["made"] = [made.dtype.name for made in (latents, spoken[3], mel)]
 seen["computes"] = {name: layer.compute_dtype for name, layer in dict(
     gpt=model.gpt.blocks[0].up, conditioning=model.conditioning.project, hifigan=model.hifigan.into,

@@ -28,12 +28,12 @@ def test_a_name_that_is_no_voice_lists_the_voices_that_are_near(
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(CheckpointError, match="there is no voice 'base'") as caught:
-        open_voice("base")
-    assert caught.value.hint == "name a run folder or a voice folder; there are: exported, runs/mine"
+    with pytest.raises(CheckpointError, match="there is no voice 'bass'") as caught:
+        open_voice("bass")
+    assert caught.value.hint == "name a run folder or a voice folder; there are: exported, runs/mine, base"
     with pytest.raises(CheckpointError, match="there is no voice 'runs/mien'") as caught:
         open_voice("runs/mien")
-    assert caught.value.hint.endswith("there are: runs/mine")
+    assert caught.value.hint.endswith("there are: runs/mine, base")
     with pytest.raises(CheckpointError, match="empty holds no voice"):
         open_voice("empty")
 
@@ -44,7 +44,7 @@ def test_of_many_voices_a_few_are_listed(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError) as caught:
         open_voice(tmp_path / "voice")
-    assert caught.value.hint.endswith("voice-7 and 2 more")
+    assert caught.value.hint.endswith("voice-7 and 3 more")
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,8 @@ export async function fillVoices() {
   $("voice").replaceChildren(...voices.map((voice) => make("option", { value: voice.id, text: voice.name })));
   if (voices.some((voice) => voice.id === before)) $("voice").value = before;
   wanted.delete("voice");
-  $("say").disabled = !voices.length;
+  // While it speaks, the button stays as it is.
+  $("say").disabled = !voices.length || !$("stop").disabled;
   if (!voices.length) say($("status"), t("noVoices"));
   return voices;
 }
