@@ -6,7 +6,6 @@ On one machine without a GPU, in minutes. Each step keeps its result: a second c
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
-from myxtts.cli.training_process import is_finished, our_command, run_training
+from myxtts.cli.training_process import our_command, train_within
 from myxtts.config.checks import in_range
-from myxtts.errors import TrainingError
 from myxtts.files import writing
 from myxtts.monitoring.log import setup_logging
 
@@ -135,14 +133,7 @@ def _train(options: DemoOptions, corpus: Path, run: Path) -> bool:
     """Train within the time; `True` once all stages are done."""
     arguments = train_command(options, corpus, run)
     print(f"3/4 Training it on {CORPUS_MINUTES:g} minutes of that voice: myxtts {' '.join(arguments)}")
-    if is_finished(run):
-        print("Training was finished before.")
-        return True
-    # A process of its own: TensorFlow's devices are configured once per process, and speaking needs none of it.
-    code = run_training([sys.executable, "-m", "myxtts", *arguments], options.minutes)
-    if code != 0:
-        raise TrainingError(f"training ended with code {code}", hint="its own message stands above")
-    return is_finished(run)
+    return train_within(arguments, run, options.minutes)
 
 
 def _compare(options: DemoOptions, corpus: Path, run: Path) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from myxtts.cli.flags import parse_options
 from myxtts.cli.progress import counted
-from myxtts.cli.training_process import is_finished, our_command, run_training
+from myxtts.cli.training_process import our_command, train_within
 from myxtts.config.checks import at_least, in_range
 from myxtts.config.loading import to_yaml_text
 from myxtts.errors import ConfigError, TrainingError
@@ -177,14 +176,7 @@ def _train(options: FromScratchOptions, corpus: Path, run: Path) -> bool:
     """Train within the time; `True` once all stages are done."""
     arguments = train_command(options, corpus, run)
     print(f"2/3 Training, at most {options.minutes:g} minutes: myxtts {' '.join(arguments)}")
-    if is_finished(run):
-        print("Training was finished before.")
-        return True
-    # A process of its own: devices are configured once per process, and speaking wants them otherwise.
-    code = run_training([sys.executable, "-m", "myxtts", *arguments], options.minutes)
-    if code != 0:
-        raise TrainingError(f"training ended with code {code}", hint="its own message stands above")
-    return is_finished(run)
+    return train_within(arguments, run, options.minutes)
 
 
 def can_speak(run: Path) -> bool:

@@ -25,6 +25,18 @@ def our_command() -> str:
     return "myxtts" if shutil.which("myxtts") else f"{os.path.relpath(sys.executable)} -m myxtts"
 
 
+def train_within(arguments: list[str], run: Path, minutes: float) -> bool:
+    """`myxtts ARGUMENTS` for at most so many minutes, unless the run is finished; `True` once all stages are done."""
+    if is_finished(run):
+        print("Training was finished before.")
+        return True
+    # A process of its own: TensorFlow's devices are configured once per process.
+    code = run_training([sys.executable, "-m", "myxtts", *arguments], minutes)
+    if code != 0:
+        raise TrainingError(f"training ended with code {code}", hint="its own message stands above")
+    return is_finished(run)
+
+
 def run_training(command: list[str], minutes: float) -> int:
     """Run a process for at most `minutes`, then ask it to save and stop, also when this one is ended; its exit code."""
     with _ended_by_sigterm():
