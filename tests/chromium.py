@@ -34,7 +34,8 @@ class Browser:
 
     def __init__(self, *, width: int = 1100, height: int = 900, language: str = "en") -> None:
         assert CHROMIUM is not None
-        self._profile = tempfile.TemporaryDirectory(prefix="chromium-")
+        # Its helpers may still write while it goes.
+        self._profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
         theirs_in, self._commands = os.pipe()
         self._answers, theirs_out = os.pipe()
         flags = [
