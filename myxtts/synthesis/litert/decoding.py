@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.audio.numpy_mel import griffin_lim
 from myxtts.audio.postfilter import Postfilter
+from myxtts.audio.source_filter import source_filter
 from myxtts.errors import SynthesisError
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
-from myxtts.synthesis.joining import stretched
+from myxtts.synthesis.joining import stretched, stretched_pitch
 from myxtts.synthesis.litert.network import Array, Network
 from myxtts.synthesis.speech_model import CheckedCodes, Wave
 
@@ -24,18 +25,26 @@ Floats = NDArray[np.float32]
 
 
 class LiteRTMelDecoder:
-    """Codes to mel by the DVAE's decoder or the mel decoder, and phases by Griffin-Lim."""
+    """Codes to mel by the DVAE's decoder or the mel decoder, and a vocoder without weights."""
 
     sample_rate = SAMPLE_RATE
 
     def __init__(
-        self, network: Network, codebook_KC: Floats, postfilter: Postfilter, *, reads_latents: bool, voiced: bool
+        self,
+        network: Network,
+        codebook_KC: Floats,
+        postfilter: Postfilter,
+        *,
+        reads_latents: bool,
+        voiced: bool,
+        with_pitch: bool,
     ) -> None:
         """`reads_latents` for a mel decoder, which reads text too where the codes come with their tokens; `voiced` for
-        one that is told the voice vector."""
+        one that is told the voice vector; `with_pitch` for one that predicts the pitch."""
         self._network, self._codebook_KC, self._postfilter = network, codebook_KC, postfilter
         self._reads_latents, self._voiced = reads_latents, voiced
-        self.name = "mel decoder and Griffin-Lim" if reads_latents else "DVAE and Griffin-Lim"
+        vocoder = "source-filter vocoder" if with_pitch else "Griffin-Lim"
+        self.name = f"{'mel decoder' if reads_latents else 'DVAE'} and {vocoder}"
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
         inputs: list[Array] = [voice_vector(speaker_V)] if self._voiced else []
@@ -44,8 +53,11 @@ class LiteRTMelDecoder:
             inputs.append(np.ascontiguousarray(made.latents_ND[None], np.float32))
             if len(made.spoken_token_N):
                 inputs += [np.asarray([text_tokens], np.int32), np.asarray(made.spoken_token_N[None], np.int32)]
-        [mel_1TM] = self._network(*inputs)
-        return griffin_lim(stretched(self._postfilter.apply(mel_1TM[0]), speed))
+        mel_1TM, *pitch_1T = self._network(*inputs)
+        mel_TM = stretched(self._postfilter.apply(mel_1TM[0]), speed)
+        if not pitch_1T:
+            return griffin_lim(mel_TM)
+        return source_filter(mel_TM, stretched_pitch(pitch_1T[0][0], speed))
 
 
 def voice_vector(speaker_V: Floats | None) -> Floats:
