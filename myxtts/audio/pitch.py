@@ -29,10 +29,11 @@ def pitch_of(wave_BS: Any, lengths_B: Any) -> Any:
     padded_BS = tf.pad(as_float(wave_BS) * inside_BS, [[0, 0], [N_FFT // 2, N_FFT // 2]])
     frames_BTW = tf.signal.frame(padded_BS, N_FFT, HOP)
     power_BT = tf.reduce_mean(tf.square(frames_BTW), -1)
-    correlation_BTL = _correlation(frames_BTW)
+    inside_BT = tf.sequence_mask(frame_count(tf.cast(lengths_B, tf.int32)), tf.shape(power_BT)[1])
     # Neighbouring frames decide together: one that is torn between two octaves follows them.
-    around_BTL = tf.pad(correlation_BTL, [[0, 0], [1, 1], [0, 0]], mode="SYMMETRIC")
-    correlation_BTL = (around_BTL[:, :-2] + around_BTL[:, 1:-1] + around_BTL[:, 2:]) / 3.0
+    inside_BT1 = tf.cast(inside_BT, tf.float32)[..., None]
+    correlation_BTL = _with_neighbours(_correlation(frames_BTW) * inside_BT1)
+    correlation_BTL /= tf.maximum(_with_neighbours(inside_BT1), 1.0)
 
     first, last = int(SAMPLE_RATE / HIGHEST_HZ), int(SAMPLE_RATE / LOWEST_HZ)
     at_BTL = correlation_BTL[..., first:last]
@@ -46,9 +47,14 @@ def pitch_of(wave_BS: Any, lengths_B: Any) -> Any:
     bend_BT = tf.minimum(left_BT - 2.0 * top_BT + right_BT, -1e-6)
     lag_BT = tf.cast(best_BT + first, tf.float32) + tf.clip_by_value(0.5 * (left_BT - right_BT) / bend_BT, -0.5, 0.5)
     voiced_BT = tf.logical_and(tf.reduce_max(score_BTL, -1) > VOICED_CORRELATION, power_BT > _LEAST_POWER)
-    frames_B = frame_count(tf.cast(lengths_B, tf.int32))
-    voiced_BT = tf.logical_and(voiced_BT, tf.sequence_mask(frames_B, tf.shape(voiced_BT)[1]))
-    return tf.where(voiced_BT, SAMPLE_RATE / lag_BT, 0.0)
+    return tf.where(tf.logical_and(voiced_BT, inside_BT), SAMPLE_RATE / lag_BT, 0.0)
+
+
+def _with_neighbours(x_BTL: Any) -> Any:
+    import tensorflow as tf
+
+    around_BTL = tf.pad(x_BTL, [[0, 0], [1, 1], [0, 0]])
+    return around_BTL[:, :-2] + around_BTL[:, 1:-1] + around_BTL[:, 2:]
 
 
 def _correlation(frames_BTW: Any) -> Any:
