@@ -13,10 +13,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from myxtts.audio.mel import DVAE_MEL, mel_filterbank
-from myxtts.audio.numpy_mel import Floats, _frames, _overlap_add, _shift_and_add, _window
+from myxtts.audio.griffin_lim import Complexes, Floats, ShortTimeFourier
+from myxtts.audio.mel import DVAE_MEL, HOP, N_FFT, SAMPLE_RATE, analysis_window, mel_filterbank
 from myxtts.audio.postfilter import cosines
 from myxtts.runtime.philox import stateless_uniform
 
@@ -34,30 +33,30 @@ _UNVOICED_HZ = 150.0
 
 
 def source_filter(mel_TM: Floats, pitch_T: Floats, *, seed: int = 0) -> Floats:
-    """The wave [(T - 1) * hop] of XTTS's own log mels at 22,050 samples a second; `pitch` is in Hz, 0 where unvoiced."""
-    settings, frames = DVAE_MEL, len(mel_TM)
-    samples = (frames + settings.win_samples // settings.hop_samples - 1) * settings.hop_samples
-    pulses_TF = np.fft.rfft(_frames(_pulse_train(pitch_T, samples)))
-    noise_S = (stateless_uniform(samples, seed) - np.float32(0.5)) * np.float32(12**0.5)
-    noise_TF = np.fft.rfft(_frames(noise_S))
-    frequency_F = np.fft.rfftfreq(settings.n_fft, 1.0 / settings.sample_rate)
-    below_F = 1.0 / (1.0 + np.exp((frequency_F - VOICED_HZ) / _BLEND_HZ))
-    voiced_TF = ((pitch_T > 0)[:, None] * below_F).astype(np.float32)
-    source_TF = pulses_TF * np.sqrt(voiced_TF) + noise_TF * np.sqrt(1.0 - voiced_TF)
+    """The wave [(T - 1) * hop] of XTTS's own log mels and of their pitch in Hz, 0 where a frame is unvoiced."""
+    frames, filters_FM, envelope_MF = len(mel_TM), mel_filterbank(), _envelope_matrix()
+    fourier, points = ShortTimeFourier(frames, N_FFT), np.float32(N_FFT)
+    samples = (frames + N_FFT // HOP - 1) * HOP
+    spectrum_TF, noise_TF = np.empty((2, frames, N_FFT // 2 + 1), np.complex64)
+    fourier.forward(_pulse_train(pitch_T, samples), out=spectrum_TF)
+    fourier.forward((stateless_uniform(samples, seed) - np.float32(0.5)) * np.float32(12**0.5), out=noise_TF)
+    voiced_TF = (pitch_T > 0)[:, None] * _voiced_share()
+    spectrum_TF *= np.sqrt(voiced_TF)
+    spectrum_TF += noise_TF * np.sqrt(1 - voiced_TF)
 
-    weight_S = np.maximum(_shift_and_add(np.tile(_window() * _window(), (frames, 1))), np.float32(1e-3))
-    filters_FM, envelope_MF = mel_filterbank(), _envelope_matrix()
-    log_power_TF = (mel_TM - np.log(filters_FM.sum(0))) @ envelope_MF + _beyond_mel()
-    log_power_TF -= np.log(np.sum(_window() ** 2))
-    wave_S = _overlap_add((source_TF * _minimum_phase(0.5 * log_power_TF)).astype(np.complex64), weight_S)
+    log_power_TF = (mel_TM - np.log(filters_FM.sum(0) * np.square(analysis_window()).sum())) @ envelope_MF
+    spectrum_TF *= _minimum_phase((log_power_TF + _beyond_mel()) / 2)
+    spectrum_TF *= points
+    wave_S = fourier.inverse(spectrum_TF)
     for _ in range(ROUNDS):
-        spectrum_TF = np.fft.rfft(_frames(wave_S))
+        fourier.forward(wave_S, out=spectrum_TF)
         power_TF = np.square(spectrum_TF.real) + np.square(spectrum_TF.imag)
-        missing_TM = mel_TM - np.log(power_TF.astype(np.float32) @ filters_FM + np.float32(settings.floor))
+        missing_TM = mel_TM - np.log(power_TF @ filters_FM * points**2 + np.float32(DVAE_MEL.floor))
         correction_TF = np.clip(missing_TM @ envelope_MF, -_LARGEST_CORRECTION, _LARGEST_CORRECTION)
-        wave_S = _overlap_add((spectrum_TF * np.exp(0.5 * correction_TF)).astype(np.complex64), weight_S)
-    half = settings.n_fft // 2
-    return wave_S[half : half + (frames - 1) * settings.hop_samples]
+        spectrum_TF *= np.exp(correction_TF / 2) * points
+        wave_S = fourier.inverse(spectrum_TF)
+    half = N_FFT // 2
+    return wave_S[half : half + (frames - 1) * HOP]
 
 
 def _pulse_train(pitch_T: Floats, samples: int) -> Floats:
@@ -65,27 +64,34 @@ def _pulse_train(pitch_T: Floats, samples: int) -> Floats:
 
     Between two voiced frames the pitch goes on in a line, so that a wrong decision for one frame does not click.
     """
-    settings, voiced = DVAE_MEL, np.flatnonzero(pitch_T > 0)
-    centres_T = np.arange(len(pitch_T)) * settings.hop_samples + settings.n_fft // 2
+    voiced = np.flatnonzero(pitch_T > 0)
+    centres_T = np.arange(len(pitch_T)) * HOP + N_FFT // 2
     known = pitch_T[voiced].astype(np.float64) if len(voiced) else np.array([_UNVOICED_HZ])
     pitch_S = np.interp(np.arange(samples), centres_T[voiced] if len(voiced) else centres_T[:1], known)
-    half_phase_S = np.pi * np.cumsum(pitch_S) / settings.sample_rate
+    half_phase_S = np.pi * np.cumsum(pitch_S) / SAMPLE_RATE
     harmonics_S = np.floor((VOICED_HZ + 6 * _BLEND_HZ) / pitch_S)
     # The sum of cos(k phase) for k from 1 to the number of harmonics, in closed form.
     sine_S = np.sin(half_phase_S)
     near_S = np.abs(sine_S) < 1e-4
     ratio_S = np.sin((2 * harmonics_S + 1) * half_phase_S) / np.where(near_S, 1.0, sine_S)
     sum_S = np.where(near_S, harmonics_S, 0.5 * (ratio_S - 1.0))
-    return np.asarray(sum_S * np.sqrt(4.0 * pitch_S / settings.sample_rate), np.float32)
+    return np.asarray(sum_S * np.sqrt(4.0 * pitch_S / SAMPLE_RATE), np.float32)
 
 
-def _minimum_phase(log_amplitude_TF: NDArray[np.floating]) -> NDArray[np.complexfloating]:
+def _minimum_phase(log_amplitude_TF: Floats) -> Complexes:
     """The spectra of these amplitudes whose energy comes as early as can be, as a vocal tract's does."""
-    half = DVAE_MEL.n_fft // 2
-    cepstrum_TW = np.fft.irfft(log_amplitude_TF, DVAE_MEL.n_fft)
-    cepstrum_TW[:, 1:half] *= 2.0
-    cepstrum_TW[:, half + 1 :] = 0.0
-    return np.exp(np.fft.rfft(cepstrum_TW))
+    half = N_FFT // 2
+    cepstrum_TW = np.fft.irfft(log_amplitude_TF, N_FFT, norm="forward").astype(np.float32, copy=False)
+    cepstrum_TW[:, 1:half] *= 2
+    cepstrum_TW[:, half + 1 :] = 0
+    return np.exp(np.fft.rfft(cepstrum_TW, norm="forward").astype(np.complex64, copy=False))
+
+
+@lru_cache(maxsize=1)
+def _voiced_share() -> Floats:
+    """Of the power of a voiced frame, for every bin, what is pulses."""
+    frequency_F = np.fft.rfftfreq(N_FFT, 1.0 / SAMPLE_RATE)
+    return (1.0 / (1.0 + np.exp((frequency_F - VOICED_HZ) / _BLEND_HZ))).astype(np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -101,6 +107,6 @@ def _envelope_matrix() -> Floats:
 
 @lru_cache(maxsize=1)
 def _beyond_mel() -> Floats:
-    frequency_F = np.fft.rfftfreq(DVAE_MEL.n_fft, 1.0 / DVAE_MEL.sample_rate)
+    frequency_F = np.fft.rfftfreq(N_FFT, 1.0 / SAMPLE_RATE)
     share_F = (frequency_F - DVAE_MEL.f_max_hz) / (frequency_F[-1] - DVAE_MEL.f_max_hz)
     return (-_ABOVE_MEL * np.maximum(share_F, 0.0)).astype(np.float32)

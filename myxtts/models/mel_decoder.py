@@ -82,16 +82,15 @@ class MadeMel(NamedTuple):
     voicing_BT: Any = None
     """Above 0 where a frame is rather voiced: logits."""
 
-    @property
-    def pitch_BT(self) -> Any:
-        """In Hz, 0 where a frame is unvoiced."""
+    def pitch(self) -> Any:
+        """In Hz [B, T], 0 where a frame is unvoiced."""
         hertz_BT = MIDDLE_HZ * tf.exp(float(np.log(2.0)) * self.octaves_BT)
         return tf.where(self.voicing_BT > 0.0, hertz_BT, 0.0)
 
 
 def outputs_of(made: MadeMel) -> list[tf.Tensor]:
     """What a vocoder needs: the mel, and the pitch where there is one."""
-    return [made.mel_BTM] if made.octaves_BT is None else [made.mel_BTM, made.pitch_BT]
+    return [made.mel_BTM] if made.octaves_BT is None else [made.mel_BTM, made.pitch()]
 
 
 class PitchPredictor(keras.layers.Layer):  # type: ignore[misc]
@@ -194,8 +193,8 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
     ) -> MadeMel:
         """The mel, and the pitch where there is a predictor; `vectors` are the codebook's entries, `voice` the DVAE's.
 
-        Without a text, which only a voice with alignment heads can tell the place in, it makes do with the rest; without
-        a `pitch`, in Hz for each frame, with the predicted one.
+        Without a text, which only a voice with alignment heads can tell the place in, it makes do with the rest;
+        without a `pitch`, in Hz for each frame, with the predicted one.
         """
         inside_BN1 = inside(code_lengths_B, latents_BND, self.compute_dtype)
         latents_BND = tf.cast(latents_BND, self.compute_dtype) * inside_BN1
@@ -210,7 +209,7 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         if self.pitch is not None:
             predicted = self.pitch(x_BTC, mask_BT1)
             if pitch_BT is None:
-                pitch_BT = MadeMel(None, *predicted).pitch_BT
+                pitch_BT = MadeMel(None, *predicted).pitch()
             comb_BTM = tf.cast(harmonic_comb(pitch_BT), self.compute_dtype)
             x_BTC = (x_BTC + self.from_pitch(comb_BTM)) * mask_BT1
         scaled_BTM = self.decoder.from_frames(x_BTC, mask_BT1)

@@ -116,9 +116,3 @@ def stretched(rows_TC: NDArray[np.float32], speed: float) -> NDArray[np.float32]
     low = np.floor(where).astype(np.int64)
     share = (where - low)[:, None].astype(np.float32)
     return np.asarray(rows_TC[low] * (1 - share) + rows_TC[np.minimum(low + 1, count - 1)] * share, np.float32)
-
-
-def stretched_pitch(pitch_T: NDArray[np.float32], speed: float) -> NDArray[np.float32]:
-    """A pitch for the frames of `stretched`, each that of the nearest: nothing is between voiced and unvoiced."""
-    made = max(1, round(len(pitch_T) / speed))
-    return pitch_T[((np.arange(made) + 0.5) * len(pitch_T) / made).astype(np.int64)]

@@ -91,7 +91,7 @@ def test_the_mel_decoder_learns_a_pitch_that_its_codes_tell() -> None:
 
     for _ in range(150):
         learn()
-    found_BT = made().pitch_BT.numpy()
+    found_BT = made().pitch().numpy()
 
     half = frames // 2
     np.testing.assert_allclose(found_BT[:, 4 : half - 4], np.array([[110.0], [230.0]]).repeat(half - 8, 1), rtol=0.15)

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.audio.mel import SAMPLE_RATE
-from myxtts.audio.numpy_mel import griffin_lim
 from myxtts.audio.postfilter import Postfilter
-from myxtts.audio.source_filter import source_filter
 from myxtts.errors import SynthesisError
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
-from myxtts.synthesis.joining import stretched, stretched_pitch
+from myxtts.synthesis.joining import stretched
 from myxtts.synthesis.litert.network import Array, Network
+from myxtts.synthesis.mel_to_wave import mel_to_wave, vocoder_name
 from myxtts.synthesis.speech_model import CheckedCodes, Wave
 
 Floats = NDArray[np.float32]
@@ -43,8 +42,7 @@ class LiteRTMelDecoder:
         one that is told the voice vector; `with_pitch` for one that predicts the pitch."""
         self._network, self._codebook_KC, self._postfilter = network, codebook_KC, postfilter
         self._reads_latents, self._voiced = reads_latents, voiced
-        vocoder = "source-filter vocoder" if with_pitch else "Griffin-Lim"
-        self.name = f"{'mel decoder' if reads_latents else 'DVAE'} and {vocoder}"
+        self.name = f"{'mel decoder' if reads_latents else 'DVAE'} and {vocoder_name(with_pitch=with_pitch)}"
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
         inputs: list[Array] = [voice_vector(speaker_V)] if self._voiced else []
@@ -54,10 +52,7 @@ class LiteRTMelDecoder:
             if len(made.spoken_token_N):
                 inputs += [np.asarray([text_tokens], np.int32), np.asarray(made.spoken_token_N[None], np.int32)]
         mel_1TM, *pitch_1T = self._network(*inputs)
-        mel_TM = stretched(self._postfilter.apply(mel_1TM[0]), speed)
-        if not pitch_1T:
-            return griffin_lim(mel_TM)
-        return source_filter(mel_TM, stretched_pitch(pitch_1T[0][0], speed))
+        return mel_to_wave(self._postfilter.apply(mel_1TM[0]), pitch_1T[0][0] if pitch_1T else None, speed)
 
 
 def voice_vector(speaker_V: Floats | None) -> Floats:
