@@ -107,7 +107,7 @@ class ModelConfig:
     """Let the mel decoder predict the pitch too, for the source-filter vocoder; without it, Griffin-Lim speaks."""
 
     decoder: DecoderKind = field(default=NOT_GIVEN)
-    """What stage decoder trains: hifigan, a vocoder for GPUs, or mel, a mel decoder for Griffin-Lim that trains in
+    """What stage decoder trains: hifigan, a vocoder for GPUs, or mel, a mel decoder that trains in
     minutes on a CPU."""
 
     decoder_width: int = field(default=NOT_GIVEN)
