@@ -72,21 +72,39 @@ def main(argv: list[str]) -> int:
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
     _refuse_early(options.settings.data)
     config = _resolved(options.settings, fresh=options.fresh)
+    if config.training.cluster is not None:
+        return _on_cluster(config, options)
     inventory = find_inventory(config.training.simulate_gpus)
     plan = plan_devices(DeviceRequest.from_config(config), inventory)
     precision = choose_precision(config.training.mixed_precision, plan)
     if options.dry_run:
         print(dry_run_text(config, plan, precision, inventory))
         return 0
+    _refuse_without_data(config)
+    setup_logging()
+    _warn_of_size(config, plan)
+    return _train(config, plan, fresh=options.fresh)
+
+
+def _on_cluster(config: XTTSConfig, options: TrainOptions) -> int:
+    from myxtts.cluster.driver import plan_text, run_on_cluster
+
+    if options.dry_run:
+        settings = to_yaml_text(as_plain_values(config)).rstrip()
+        print("\n".join([plan_text(config), "", "Resolved settings:", settings]))
+        return 0
+    _refuse_without_data(config)
+    setup_logging()
+    return run_on_cluster(config, fresh=options.fresh, live_console=sys.stderr.isatty())
+
+
+def _refuse_without_data(config: XTTSConfig) -> None:
     if config.data.train_data is None:
         raise ConfigError(
             "--train-data was not given: there is nothing to train on",
             hint="name a folder of recordings, or make one first: myxtts demo-corpus demo && "
             "myxtts train --train-data demo --model-size tiny",
         )
-    setup_logging()
-    _warn_of_size(config, plan)
-    return _train(config, plan, fresh=options.fresh)
 
 
 def _print_warning(line: str) -> None:

@@ -108,6 +108,8 @@ class DevicePlan:
     """The visible GPUs, as the driver describes them."""
     hidden: tuple[int, ...] = ()
     simulated: bool = False
+    model_workers: int = 1
+    """Processes that have this plan, each with one model device, and learn together."""
     cpu_threads: int | None = None
     """Threads of one operation on a CPU; `None` leaves it to the backend."""
 

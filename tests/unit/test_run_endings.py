@@ -20,7 +20,7 @@ from myxtts.monitoring.schema import ProgressEvent, RunEndEvent
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.run import _run_and_record_end, _stop_signals
+from myxtts.training.run import _run_and_record_end, stop_signals
 from myxtts.training.run_folder import RunFolder, disk_full_hint
 
 
@@ -111,7 +111,7 @@ def hangups(handled: signal.Handlers) -> Iterator[None]:
 
 
 def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
-    with hangups(signal.SIG_DFL), _stop_signals() as asked_to_stop:
+    with hangups(signal.SIG_DFL), stop_signals() as asked_to_stop:
         assert not asked_to_stop()
         os.kill(os.getpid(), signal.SIGHUP)
 
@@ -120,7 +120,7 @@ def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
 
 def test_a_run_under_nohup_does_not_stop_when_its_terminal_is_closed() -> None:
     with hangups(signal.SIG_IGN):
-        with _stop_signals() as asked_to_stop:
+        with stop_signals() as asked_to_stop:
             os.kill(os.getpid(), signal.SIGHUP)
 
             assert not asked_to_stop()
