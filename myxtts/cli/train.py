@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from myxtts.errors import ConfigError, DataError
 from myxtts.monitoring.log import setup_logging
 from myxtts.monitoring.terminal import drop_output
 from myxtts.runtime.inventory import Inventory, find_inventory
-from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, for_model_workers, plan_devices
 from myxtts.runtime.plan_log import (
     TRAINING_STARTS,
     configuration_lines,
@@ -30,6 +31,7 @@ from myxtts.runtime.plan_log import (
     warmup_line,
 )
 from myxtts.runtime.precision import Precision, choose_precision
+from myxtts.runtime.workers import place_in
 from myxtts.text.languages import AUTO, find_language
 
 logger = logging.getLogger(__name__)
@@ -75,7 +77,8 @@ def main(argv: list[str]) -> int:
     if config.training.cluster is not None:
         return _on_cluster(config, options)
     inventory = find_inventory(config.training.simulate_gpus)
-    plan = plan_devices(DeviceRequest.from_config(config), inventory)
+    place = place_in(os.environ)
+    plan = for_model_workers(plan_devices(DeviceRequest.from_config(config), inventory), place.size)
     precision = choose_precision(config.training.mixed_precision, plan)
     if options.dry_run:
         print(dry_run_text(config, plan, precision, inventory))
@@ -83,7 +86,7 @@ def main(argv: list[str]) -> int:
     _refuse_without_data(config)
     setup_logging()
     _warn_of_size(config, plan)
-    return _train(config, plan, fresh=options.fresh)
+    return _train(config, plan, fresh=options.fresh, worker=place.number)
 
 
 def _on_cluster(config: XTTSConfig, options: TrainOptions) -> int:
@@ -137,10 +140,10 @@ def _resolved(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
     return resolved_config(config, fresh=fresh, over_voice=True)
 
 
-def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:
+def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, worker: int) -> int:
     from myxtts.training.run import run_training
 
-    return run_training(config, plan, fresh=fresh, live_console=sys.stderr.isatty())
+    return run_training(config, plan, fresh=fresh, live_console=sys.stderr.isatty(), worker=worker)
 
 
 def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision, inventory: Inventory) -> str:

@@ -21,7 +21,7 @@ from myxtts.pipeline import split_rows
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.backend import import_tensorflow
 from myxtts.runtime.inventory import find_inventory
-from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, for_model_workers, plan_devices
 from myxtts.runtime.workers import tf_config
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ModelWorkerActor:
 
     def __init__(self, config: XTTSConfig, cpu_threads: int | None, number: int, size: int) -> None:
         self._config, self._number, self._size = config, number, size
-        self._plan = replace(_own_plan(config, cpu_threads), model_workers=size)
+        self._plan = for_model_workers(_own_plan(config, cpu_threads), size)
         self._lines: collections.deque[tuple[int, str]] = collections.deque(maxlen=1000)
         self._stop = threading.Event()
         self._asked_at = time.monotonic()

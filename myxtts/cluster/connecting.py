@@ -43,11 +43,13 @@ def connected(cluster: str, *, devices: int) -> Iterator[Any]:
         # Ray replaces a loopback address by the machine's own and listens on all of them, unless it is told, by this
         # variable and before it is imported, that there is one node.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        os.environ.setdefault(
+            "RAY_worker_niceness", "0"
+        )  # the workers are the work; Ray gives 15
     ray = import_ray()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if cluster == LOCAL:
-        options = {**quiet, "include_dashboard": False, "_node_ip_address": LOOPBACK}
-        ray.init(num_cpus=devices, object_store_memory=OBJECT_STORE_MB << 20, **options)
+        _start_here(ray, devices, quiet)
     else:
         _refuse_unreachable(cluster)
         try:
@@ -63,6 +65,18 @@ def connected(cluster: str, *, devices: int) -> Iterator[Any]:
     finally:
         with suppress(Exception):  # what it ends with must not hide what the run ended with
             ray.shutdown()
+
+
+def _start_here(ray: Any, devices: int, quiet: dict[str, Any]) -> None:
+    options = {**quiet, "include_dashboard": False, "_node_ip_address": LOOPBACK}
+    try:
+        ray.init(num_cpus=devices, object_store_memory=OBJECT_STORE_MB << 20, **options)
+    except Exception as error:  # Ray has no class for a node that does not start within its 30 seconds
+        ray.shutdown()
+        raise DeviceError(
+            f"Ray could not be started on this machine: {str(error).splitlines()[0]}",
+            hint="a busy machine is too slow for it: try again; its logs are in /tmp/ray/session_latest/logs",
+        ) from error
 
 
 def _refuse_unreachable(cluster: str) -> None:

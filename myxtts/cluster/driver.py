@@ -22,11 +22,12 @@ from myxtts.cluster.looking import look_at, refuse_other_views
 from myxtts.cluster.plan import ClusterPlan, ClusterRequest, Node, plan_cluster
 from myxtts.cluster.watching import HEALTH, Watched, WorkerWatch
 from myxtts.config.config import XTTSConfig
-from myxtts.errors import DeviceError, TrainingError
+from myxtts.errors import DeviceError, MissingDependencyError, TrainingError
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.events import EventFollower
 from myxtts.runtime.inventory import find_inventory
-from myxtts.training.run import begin, command_line, held_folder, stop_signals, stopped_line
+from myxtts.training.run import begin, held_folder, stopped_line
+from myxtts.training.run_ends import command_line, stop_signals
 from myxtts.training.run_folder import RunFolder, with_absolute_paths
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,8 @@ NODE_WAIT_S = 1800.0
 """How long a lost node may take to come back."""
 FINISH_S = 60.0
 """How long the others may take to end once one model worker has."""
-START_S = 120.0
+START_S = 300.0
+"""How long processes may take to start."""
 
 
 def plan_text(config: XTTSConfig) -> str:
@@ -268,9 +270,17 @@ def _worker_environment() -> dict[str, str]:
 
 def _refuse_other_nodes(ray: Any, nodes: list[Node], config: XTTSConfig, *, running: bool) -> None:
     folders = config.data.train_data, config.training.run_dir
-    asked = [_task(ray, look_at, node).remote(*folders) for node in nodes]
-    views = ray.get(asked, timeout=START_S)
-    refuse_other_views(list(zip((n.address for n in nodes), views, strict=True)), look_at(*folders), running=running)
+    asked = [(node.address, _task(ray, look_at, node).remote(*folders)) for node in nodes]
+    views = []
+    for address, answer in asked:
+        try:
+            views.append((address, ray.get(answer, timeout=START_S)))
+        except ray.exceptions.RayError as error:
+            raise MissingDependencyError(
+                f"node {address} cannot run MyXTTS: {str(error).strip().splitlines()[-1]}",
+                hint="install the same version on all nodes, in the environment in which `ray start` was called",
+            ) from error
+    refuse_other_views(views, look_at(*folders), running=running)
 
 
 def _task(ray: Any, function: Callable[..., Any], node: Node) -> Any:

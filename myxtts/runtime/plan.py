@@ -187,6 +187,17 @@ def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
     )
 
 
+def for_model_workers(plan: DevicePlan, workers: int) -> DevicePlan:
+    """The plan of each of several processes that learn together: one device, which does the data work too."""
+    if workers > 1 and (plan.simulated or len(plan.visible) > 1 or len(plan.roles) > 1):
+        raise DeviceError(
+            f"TF_CONFIG or Slurm makes this one of {workers} model workers, and it was given {plan.describe()}",
+            hint="each has one GPU or the CPU: srun --gpus-per-task=1, or one number in CUDA_VISIBLE_DEVICES; without "
+            "--data-gpu, --model-gpu, --multi-gpu and --simulate-gpus",
+        )
+    return replace(plan, model_workers=workers)
+
+
 def plan_in_force(plan: DevicePlan, request: DeviceRequest) -> DevicePlan:
     """The plan that configured the process as it serves a later request, or a `DeviceError` that says what it lacks.
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import shlex
-import signal
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +18,9 @@ from myxtts import __version__
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import VOICE_PARTS, Stage
 from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
-from myxtts.errors import MyXTTSError
 from myxtts.files import writing
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.events import EventLog, ProgressEvents
-from myxtts.monitoring.report import write_report
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.backend import import_tensorflow
@@ -44,6 +38,7 @@ from myxtts.synthesis.voice import (
 )
 from myxtts.training import initial_voice
 from myxtts.training.recipes import stages_to_run
+from myxtts.training.run_ends import command_line, run_and_record_end, stop_signals
 from myxtts.training.run_folder import (
     RunFolder,
     disk_full_hint,
@@ -72,19 +67,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool) -> int:
+def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool, worker: int = 0) -> int:
     """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`.
 
-    `config` is resolved: of a run from a voice by `initial_voice.resolved_config`.
+    `config` is resolved: of a run from a voice by `initial_voice.resolved_config`. Of several model workers, this is
+    number `worker`.
     """
+    team = Team(worker, plan.model_workers)
+    if not team.is_chief:
+        with stop_signals() as stop:
+            run_here(config, plan, stop, team=team)
+        return 0
     with held_folder(config, fresh) as folder:
-        import_tensorflow()  # before anything else does, so that it is quiet, and names the extra where it is missing
+        import_tensorflow()  # names the extra where it is missing, before an earlier run is moved aside
         begin(folder, fresh)
         with (
             LiveConsole(plain=not live_console, warnings_logged=True) as console,
             stop_signals() as stop,
         ):
-            finished = run_here(config, plan, stop, on_events=console.follow)
+            finished = run_here(config, plan, stop, on_events=console.follow, team=team)
         if not finished:
             logger.info(stopped_line(fresh))
     return 0
@@ -120,9 +121,10 @@ def run_here(
     data_workers: DataWorkers | None = None,
     command: str | None = None,
 ) -> bool:
-    """All stages in a folder that is held; `False` when asked to stop on the way. Of a team only the chief writes."""
+    """All stages, in a folder that is held; `False` if asked to stop. Of a team only the chief writes."""
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     writes = team is None or team.is_chief
+    import_tensorflow()  # before anything else does, so that it is quiet
     with ExitStack() as open_files:
         events = open_files.enter_context(EventLog(folder.events if writes else Path(os.devnull)))
         board = open_files.enter_context(TensorBoardWriter(folder.tensorboard)) if writes else None
@@ -132,36 +134,7 @@ def run_here(
         run = TrainingRun(
             config, plan, folder, events, stop, board, team=team, data_workers=data_workers, command=command
         )
-        return _run_and_record_end(run.whole, events, folder) if writes else run.whole()
-
-
-def _run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
-    """Whether it finished. However it ends, the log and the report say so."""
-    reason, message = "failed", str(folder.path)
-    try:
-        try:
-            finished = run()
-        except PreparingStopped:
-            finished = False
-        reason = "finished" if finished else "interrupted"
-        return finished
-    except KeyboardInterrupt:
-        reason = "interrupted"
-        raise
-    except BaseException as error:
-        message = error.problem if isinstance(error, MyXTTSError) else f"{type(error).__name__}: {error}"
-        raise
-    finally:
-        events.write("run_end", reason=reason, message=message)
-        _report(folder)
-
-
-def _report(folder: RunFolder) -> None:
-    """A warning where it cannot be made: it must not hide what the run ended with."""
-    try:
-        logger.info("Report: %s", write_report(folder.path))
-    except Exception as error:  # noqa: BLE001 - whatever it is, what the run ended with is said
-        logger.warning("report.html cannot be written to %s: %s: %s", folder.path, type(error).__name__, error)
+        return run_and_record_end(run.whole, events, folder) if writes else run.whole()
 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
@@ -259,8 +232,11 @@ class TrainingRun:
             logger.info("Prepared %d clips, %d refused", progress.total, progress.refused)
 
     def whole(self) -> bool:
-        """`prepare` and `run`."""
-        self.prepare()
+        """`prepare` and `run`; `False` when asked to stop in either."""
+        try:
+            self.prepare()
+        except PreparingStopped:
+            return False
         return self.run()
 
     def run(self) -> bool:
@@ -427,36 +403,6 @@ class TrainingRun:
         return lambda spec, step: maker.make(spec.name, step, self._manifest(trainer, spec))
 
 
-def command_line() -> str:
-    """The command that this process was started with."""
-    program = Path(sys.argv[0]).name
-    return shlex.join(["myxtts" if program == "__main__.py" else program, *sys.argv[1:]])
-
-
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:
     """The run's own file has the tokenizer's size in the place of the preset's."""
     return {**saved, "model": {k: v for k, v in saved.get("model", {}).items() if k != "text_vocab"}}
-
-
-@contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """SIGTERM, a closed terminal (SIGHUP) and the first Ctrl-C ask to stop after the step at hand; a second Ctrl-C
-    interrupts at once. Under nohup a closed terminal is none of ours.
-    """
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-        logger.info("Stopping after this step or clip (again Ctrl-C to stop at once)")
-
-    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        numbers.remove(signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -81,7 +81,9 @@ class Team:
         import tensorflow as tf
 
         def replica(values: Any) -> Any:
-            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+            # Made anew under the replica's device: a function's arguments are on none, and cannot be reduced.
+            own = [tf.identity(value) for value in values]
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, own)
 
         return tf.function(lambda values: multi_worker_strategy().run(replica, args=(values,)), autograph=False)
 
