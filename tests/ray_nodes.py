@@ -24,13 +24,12 @@ class RayNodes:
     """Nodes of so many CPUs; the first one is the head and is not to be killed."""
 
     def __init__(self, *cpus: int, **options: Any) -> None:
-        # Before Ray is imported, here and in what it starts.
-        os.environ.update(LOOPBACK_ONLY, PYTHONPATH=str(ROOT), **ONLY_CPU)
+        os.environ.update(LOOPBACK_ONLY, PYTHONPATH=str(ROOT), **ONLY_CPU)  # for what Ray starts
         from ray.cluster_utils import Cluster
 
         # Without what a test does not need: each is a Python process that has to start.
         few = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-        self._common = {**few, "object_store_memory": 100 << 20, **options}
+        self._common = {**few, "node_ip_address": "127.0.0.1", "object_store_memory": 100 << 20, **options}
         self._cluster = Cluster()
         self.add(cpus[0])
         self.others = [self.add(count) for count in cpus[1:]]
@@ -71,13 +70,13 @@ def command(corpus: Path, run_dir: Path, address: str, *more: str) -> list[str]:
 
 
 @contextmanager
-def started(command: Sequence[str], run_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+def started(command: Sequence[str], run_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """The driver, in an interpreter of its own; what it says is in a file beside the run's folder."""
     with log_of(run_dir).open("ab") as log:
         driver = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,
-            env={**os.environ, **LOOPBACK_ONLY, **ONLY_CPU, **ONE_THREAD, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, **LOOPBACK_ONLY, **ONLY_CPU, **ONE_THREAD, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import math
 import os
 import socket
 import threading
@@ -99,8 +100,22 @@ class Outcome:
     """For the user: trying again would end the same way."""
     lost: str | None = None
     """A worker that this one needed was lost."""
+    itself: bool = False
+    """Whether it was this one itself that was lost."""
     fault: str | None = None
     """Anything else, with its traceback."""
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None or self.lost is not None or self.fault is not None
+
+
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """What the model workers' outcomes mean for the run. Who was lost itself says more than who noticed, and what a
+    user must change more than either."""
+    failures = [outcome for outcome in outcomes if outcome.failed]
+    failures.sort(key=lambda outcome: (outcome.error is None, not outcome.itself, outcome.fault is None))
+    return failures[0] if failures else Outcome(finished=all(outcome.finished for outcome in outcomes))
 
 
 class ModelWorkerActor:
@@ -111,7 +126,7 @@ class ModelWorkerActor:
         self._plan = for_model_workers(_own_plan(config, cpu_threads), size)
         self._lines: collections.deque[tuple[int, str]] = collections.deque(maxlen=1000)
         self._stop = threading.Event()
-        self._asked_at = time.monotonic()
+        self._asked_at = math.inf  # its lease begins when it is asked for the first time
         setup_logging()
         logging.getLogger().addHandler(_Lines(self._lines))
         threading.Thread(target=self._end_without_driver, daemon=True).start()

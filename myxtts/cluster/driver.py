@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from myxtts.cluster.actors import LEASE_S, DataWorkerActor, ModelWorkerActor, Outcome
+from myxtts.cluster.actors import LEASE_S, DataWorkerActor, ModelWorkerActor, Outcome, together
 from myxtts.cluster.connecting import LOCAL, connected, nodes_of
 from myxtts.cluster.looking import look_at, refuse_other_views
 from myxtts.cluster.plan import ClusterPlan, ClusterRequest, Node, plan_cluster
@@ -37,8 +37,8 @@ BACK_OFF_S = (1.0, 60.0)
 """Before the first restart, and the longest: each in a row waits twice as long."""
 NODE_WAIT_S = 1800.0
 """How long a lost node may take to come back."""
-FINISH_S = 60.0
-"""How long the others may take to end once one model worker has."""
+GRACE_S = 2.0
+"""For the others to say why, once one model worker has failed."""
 START_S = 300.0
 """How long processes may take to start."""
 
@@ -166,12 +166,13 @@ class Driver:
         return workers
 
     def _until_its_end(self, watch: WorkerWatch, models: list[Watched]) -> Outcome:
+        """Until all model workers have ended, or one has failed: the others wait for it then, or soon say why."""
         asked_to_stop = False
         while True:
-            ready, _ = self._ray.wait([one.training for one in models], timeout=POLL_S)
+            outcomes = self._outcomes(models, POLL_S)
             self._show_events()
-            if ready:
-                return self._together(models)
+            if len(outcomes) == len(models) or any(outcome.failed for outcome in outcomes):
+                return together(self._outcomes(models, GRACE_S))
             if (lost := watch.look()) is not None:
                 return Outcome(lost=lost)
             if self._stop() and not asked_to_stop:
@@ -179,29 +180,19 @@ class Driver:
                 for one in models:
                     one.actor.stop.options(concurrency_group=HEALTH).remote()
 
-    def _together(self, models: list[Watched]) -> Outcome:
-        """What the first outcome and those that come soon after it mean for the run."""
-        outcomes: list[Outcome] = []
-        wait_s = FINISH_S
+    def _outcomes(self, models: list[Watched], wait_s: float) -> list[Outcome]:
+        """Of those that have ended after so long at most."""
+        ended, _ = self._ray.wait([one.training for one in models], num_returns=len(models), timeout=wait_s)
+        outcomes = []
         for one in models:
-            ready, _ = self._ray.wait([one.training], timeout=wait_s)
-            if not ready:
-                continue
-            try:
-                outcomes.append(self._ray.get(one.training))
-            except self._ray.exceptions.RayError as error:
-                outcomes.append(Outcome(lost=f"{one.placement.name} was lost ({type(error).__name__})"))
-            if outcomes[-1].lost or outcomes[-1].error or outcomes[-1].fault:
-                wait_s = 1.0  # the others wait for it, or say why it fell
-        for named in ("error", "fault"):
-            if found := [outcome for outcome in outcomes if getattr(outcome, named) is not None]:
-                return found[0]
-        # Who was lost itself says more than who noticed.
-        if lost := sorted((o for o in outcomes if o.lost), key=lambda o: "another" in str(o.lost)):
-            return lost[0]
-        if len(outcomes) < len(models):
-            return Outcome(lost="a model worker did not end with the others")
-        return Outcome(finished=all(outcome.finished for outcome in outcomes))
+            if one.training in ended:
+                try:
+                    outcomes.append(self._ray.get(one.training))
+                except self._ray.exceptions.RayError as error:
+                    outcomes.append(
+                        Outcome(lost=f"{one.placement.name} was lost ({type(error).__name__})", itself=True)
+                    )
+        return outcomes
 
     def _end(self, workers: list[Watched]) -> None:
         """Returns when no model worker of the attempt can write any more."""

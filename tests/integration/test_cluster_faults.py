@@ -6,10 +6,11 @@ Minutes each, so not in `make test`: pytest -m cluster -n 0 tests/integration/te
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 pytest.importorskip("ray", reason="Ray is not installed: extra `cluster`")
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
+from myxtts.runtime.workers import tf_config
 from tests.processes import run_forked
 from tests.ray_nodes import RayNodes, command, ended_well, nothing_is_left, started, wait_for_step, workers
 from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses
@@ -193,3 +195,29 @@ def test_an_elastic_run_goes_on_with_the_devices_that_are_left(
         ended_well(driver, folder)
 
     assert_equal(losses(folder), expected, 1e-5)
+
+
+def test_processes_that_tf_config_names_learn_together_without_ray(
+    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    with ExitStack() as running:
+        both = [
+            running.enter_context(
+                started(arguments(corpus, folder, *CODEC), folder, TF_CONFIG=tf_config(addresses, number))
+            )
+            for number in range(2)
+        ]
+        assert [process.wait(900) for process in both] == [0, 0], log_of(folder).read_text()
+
+    assert [event["event"] for event in events(folder)].count("run_start") == 1
+    assert_equal(losses(folder), expected, 1e-5)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from myxtts.cli.main import main
+from myxtts.cluster.actors import Outcome, together
 from myxtts.cluster.looking import NodeView, corpus_digest, look_at, refuse_other_views
 from myxtts.cluster.plan import ClusterRequest, Node, plan_cluster
 from myxtts.config.config import XTTSConfig
@@ -92,6 +93,26 @@ def test_without_ray_the_extra_is_named(capsys: pytest.CaptureFixture[str], monk
     shown = capsys.readouterr().err
     assert "--cluster needs Ray" in shown
     assert ".[cpu,cluster]" in shown
+
+
+LOST_IT = Outcome(lost="model worker 1 was lost", itself=True)
+NOTICED = Outcome(lost="another model worker was lost")
+MISTAKE = Outcome(error=DataError("a mistake", hint="mend it"))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "meant"),
+    [
+        ([Outcome(finished=True), Outcome(finished=True)], Outcome(finished=True)),
+        ([Outcome(finished=False), Outcome(finished=True)], Outcome(finished=False)),
+        ([NOTICED, LOST_IT], LOST_IT),
+        ([NOTICED, Outcome(fault="Traceback"), LOST_IT], LOST_IT),
+        ([NOTICED, LOST_IT, MISTAKE], MISTAKE),
+        ([Outcome(finished=True), NOTICED], NOTICED),
+    ],
+)
+def test_of_several_ends_the_one_that_explains_the_others_counts(outcomes: list[Outcome], meant: Outcome) -> None:
+    assert together(outcomes) == meant
 
 
 # What nodes see
