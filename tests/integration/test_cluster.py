@@ -17,7 +17,7 @@ from tests.processes import run, run_forked
 from tests.ray_nodes import RayNodes, command, ended_well, nothing_is_left, started, wait_for_step, workers
 from tests.training_processes import ONE_THREAD, arguments, losses
 
-CODEC = ("--stage", "codec", "--max-steps", "50", "--samples", "0", "--checkpoint-every", "10")
+CODEC = ("--stage", "codec", "--max-steps", "20", "--samples", "0")
 pytestmark = pytest.mark.timeout(900)
 
 
