@@ -127,8 +127,7 @@ class ModelWorkerActor:
         self._lines: collections.deque[tuple[int, str]] = collections.deque(maxlen=1000)
         self._stop = threading.Event()
         self._asked_at = math.inf  # its lease begins when it is asked for the first time
-        setup_logging()
-        logging.getLogger().addHandler(_Lines(self._lines))
+        setup_logging().addHandler(_Lines(self._lines))
         threading.Thread(target=self._end_without_driver, daemon=True).start()
 
     def address(self) -> str:

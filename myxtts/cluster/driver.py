@@ -91,7 +91,10 @@ class Driver:
         """Whether it finished; `False` if it was asked to stop."""
         restarts, saved = 0, self._folder.saved_checkpoints()
         while True:
-            outcome = self._attempt(self._plan_when_there())
+            plan = self._plan_when_there()
+            if plan is None:
+                return False
+            outcome = self._attempt(plan)
             self._show_events()
             if outcome.error is not None:
                 raise outcome.error
@@ -112,15 +115,17 @@ class Driver:
             logger.warning("%s: starting again from the last checkpoint in %g s", outcome.lost, pause_s)
             self._sleep(pause_s)
 
-    def _plan_when_there(self) -> ClusterPlan:
-        """The plan of an attempt; after a lost node, when its devices are there again."""
+    def _plan_when_there(self) -> ClusterPlan | None:
+        """The plan of an attempt; after a lost node, when its devices are there again. None if asked to stop first."""
         ends_at, said = time.monotonic() + NODE_WAIT_S, False
         while True:
             try:
                 return plan_cluster(self._request, nodes_of(self._ray))
             except DeviceError as error:
-                if self._stop() or time.monotonic() > ends_at:
+                if time.monotonic() > ends_at:
                     raise
+                if self._stop():
+                    return None
                 if not said:
                     logger.warning("Waiting for nodes to come back: %s", error.problem)
                     said = True
@@ -172,7 +177,9 @@ class Driver:
             outcomes = self._outcomes(models, POLL_S)
             self._show_events()
             if len(outcomes) == len(models) or any(outcome.failed for outcome in outcomes):
-                return together(self._outcomes(models, GRACE_S))
+                outcome = together(self._outcomes(models, GRACE_S))
+                watch.look(GRACE_S)  # for its last words
+                return outcome
             if (lost := watch.look()) is not None:
                 return Outcome(lost=lost)
             if self._stop() and not asked_to_stop:

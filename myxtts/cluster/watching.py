@@ -46,17 +46,17 @@ class WorkerWatch:
     def __init__(self, ray: Any, workers: Sequence[Watched]) -> None:
         self._ray, self._workers = ray, workers
 
-    def look(self) -> str | None:
-        """What was lost, if a model worker was."""
+    def look(self, wait_s: float = 0.0) -> str | None:
+        """What was lost, if a model worker was. Waits so long for each answer."""
         for one in self._workers:
-            if (lost := self._ask(one)) is not None:
+            if (lost := self._ask(one, wait_s)) is not None:
                 return lost
         return None
 
-    def _ask(self, one: Watched) -> str | None:
+    def _ask(self, one: Watched, wait_s: float) -> str | None:
         if one.asked is None:
             one.asked = one.actor.ping.options(concurrency_group=HEALTH).remote()
-        ready, _ = self._ray.wait([one.asked], timeout=0)
+        ready, _ = self._ray.wait([one.asked], timeout=wait_s)
         if ready:
             return self._answered(one)
         silent_s = one.last_seen_s()
