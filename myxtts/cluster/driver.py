@@ -43,13 +43,13 @@ START_S = 300.0
 """How long processes may take to start."""
 
 
-def plan_text(config: XTTSConfig) -> str:
+def plan_lines(config: XTTSConfig) -> list[str]:
     """What --dry-run prints of the cluster; refuses what a run would refuse."""
     with connected(_cluster(config), devices=_local_devices(config)) as ray:
         nodes = nodes_of(ray)
         plan = plan_cluster(ClusterRequest.from_config(config), nodes)
         _refuse_other_nodes(ray, nodes, _with_whole_paths(config), running=False)
-    return "\n".join(plan.lines())
+    return plan.lines()
 
 
 def run_on_cluster(config: XTTSConfig, *, fresh: bool, live_console: bool) -> int:
