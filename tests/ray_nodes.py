@@ -17,14 +17,16 @@ import psutil
 from tests.processes import ONLY_CPU, ROOT
 from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses
 
-LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+PATIENT = {"RAY_worker_niceness": "0", "RAY_worker_register_timeout_seconds": "600"}
+"""For a core that many tests share."""
 
 
 class RayNodes:
     """Nodes of so many CPUs; the first one is the head and is not to be killed."""
 
     def __init__(self, *cpus: int, **options: Any) -> None:
-        os.environ.update(LOOPBACK_ONLY, PYTHONPATH=str(ROOT), **ONLY_CPU)  # for what Ray starts
+        os.environ.update(LOOPBACK_ONLY, **PATIENT, PYTHONPATH=str(ROOT), **ONLY_CPU)  # for what Ray starts
         from ray.cluster_utils import Cluster
 
         # Without what a test does not need: each is a Python process that has to start.

@@ -43,6 +43,7 @@ def connected(cluster: str, *, devices: int) -> Iterator[Any]:
         # Ray replaces a loopback address by the machine's own and listens on all of them, unless it is told, by this
         # variable and before it is imported, that there is one node.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        os.environ.setdefault("RAY_worker_register_timeout_seconds", "300")  # 60 are few on a busy machine
         os.environ.setdefault("RAY_worker_niceness", "0")  # the workers are the work; Ray gives 15
     ray = import_ray()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}

@@ -39,6 +39,7 @@ NODE_WAIT_S = 1800.0
 """How long a lost node may take to come back."""
 GRACE_S = 2.0
 """For the others to say why, once one model worker has failed."""
+_TENSORFLOW_VARIABLES = ("TF_NUM_", "TF_ENABLE_", "TF_CPP_", "TF_GPU_", "TF_XLA_", "TF_FORCE_", "TF_CUDNN_")
 START_S = 300.0
 """How long processes may take to start."""
 
@@ -262,8 +263,9 @@ def _with_whole_paths(config: XTTSConfig) -> XTTSConfig:
 
 
 def _worker_environment() -> dict[str, str]:
-    """What tells TensorFlow how to compute is the same in every worker."""
-    return {name: value for name, value in os.environ.items() if name.startswith("TF_") and name != "TF_CONFIG"}
+    """What tells TensorFlow how to compute is the same in every worker. Ray logs it, so nothing else is sent along:
+    other programs' variables begin with TF_ too."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_TENSORFLOW_VARIABLES)}
 
 
 def _refuse_other_nodes(ray: Any, nodes: list[Node], config: XTTSConfig, *, running: bool) -> None:
