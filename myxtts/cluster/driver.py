@@ -154,7 +154,7 @@ class Driver:
         # A worker has one device, which Ray gives it, whatever stands for devices here.
         own = dataclasses.replace(config, training=dataclasses.replace(config.training, simulate_gpus=0))
         device = {"num_gpus": 1, "num_cpus": 0} if plan.kind == "GPU" else {"num_cpus": 1}
-        environment = {"env_vars": _worker_environment()}
+        environment = {"env_vars": worker_environment()}
         workers = []
         for place in plan.placements:
             is_model = place.role == "model"
@@ -262,7 +262,7 @@ def _with_whole_paths(config: XTTSConfig) -> XTTSConfig:
     return dataclasses.replace(config, training=dataclasses.replace(training, **folders), data=data)
 
 
-def _worker_environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """What tells TensorFlow how to compute is the same in every worker. Ray logs it, so nothing else is sent along:
     other programs' variables begin with TF_ too."""
     return {name: value for name, value in os.environ.items() if name.startswith(_TENSORFLOW_VARIABLES)}

@@ -10,6 +10,7 @@ import pytest
 
 from myxtts.cli.main import main
 from myxtts.cluster.actors import Outcome, together
+from myxtts.cluster.driver import worker_environment
 from myxtts.cluster.looking import NodeView, corpus_digest, look_at, refuse_other_views
 from myxtts.cluster.plan import ClusterRequest, Node, plan_cluster
 from myxtts.config.config import XTTSConfig
@@ -186,3 +187,14 @@ def test_a_process_finds_its_place_in_tf_config_or_in_a_slurm_step() -> None:
 def test_a_tf_config_that_is_not_of_workers_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="TF_CONFIG"):
         place_in({"TF_CONFIG": text})
+
+
+def test_workers_get_what_tensorflow_computes_by_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")
+    monkeypatch.setenv("TF_VAR_password", "a variable of Terraform's")
+    monkeypatch.setenv("TF_CONFIG", "{}")
+
+    sent = worker_environment()
+
+    assert sent["TF_NUM_INTRAOP_THREADS"] == "1"
+    assert {"TF_VAR_password", "TF_CONFIG"} & set(sent) == set()
