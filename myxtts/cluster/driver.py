@@ -46,9 +46,10 @@ START_S = 300.0
 
 def plan_lines(config: XTTSConfig) -> list[str]:
     """What --dry-run prints of the cluster; refuses what a run would refuse."""
+    request = ClusterRequest.from_config(config)
     with connected(_cluster(config), devices=_local_devices(config)) as ray:
         nodes = nodes_of(ray)
-        plan = plan_cluster(ClusterRequest.from_config(config), nodes)
+        plan = plan_cluster(request, nodes)
         _refuse_other_nodes(ray, nodes, _with_whole_paths(config), running=False)
     return plan.lines()
 
