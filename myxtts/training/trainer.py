@@ -101,8 +101,8 @@ class XTTSTrainer:
             return copy_weights(network, CTCNetwork(network.labels))
 
     def _model_scope(self) -> Any:
-        """A device scope for one model device; the strategy itself places mirrored variables."""
-        return tf.device(None) if self.strategy.num_replicas_in_sync > 1 else get_device_context(self.model_device)
+        """For what is computed once for all replicas: no business of the data's GPU, which is TensorFlow's default."""
+        return get_device_context(self.model_device)
 
     def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
@@ -137,6 +137,7 @@ class XTTSTrainer:
     def _compile(self) -> None:
         # No function here has Python control flow over tensors, and autograph's rewriting costs ten times the tracing.
         options = {"autograph": False, "reduce_retracing": not self.config.training.jit_compile}
+        self._run_sum = tf.function(self._distributed_sum, **options)
         self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_after_update = tf.function(self._distributed_after_update, **options)
@@ -200,9 +201,10 @@ class XTTSTrainer:
         total, passes = None, []
         try:
             for batch, seed in zip(batches, seeds_P2, strict=True):
-                passed = self._run_gradients(self._per_replica(batch), seed, step, loss_scale)
+                with self._model_scope():
+                    passed = self._run_gradients(self._per_replica(batch), seed, step, loss_scale)
+                    total = passed["gradients"] if total is None else self._run_sum(total, passed["gradients"])
                 passes.append((batch, passed))
-                total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
             with self._model_scope():
                 norms, row = self._run_norms(total, scale, [_shown(passed) for _, passed in passes])
             # The one time in a step that the host waits for the model's device.
@@ -234,12 +236,8 @@ class XTTSTrainer:
         assert self.optimizer is not None
         with tf.device("/CPU:0"):
             factors = self.optimizer.factors(self.step_number - self.skipped_steps)
-        # What the update computes once for all variables is no business of the data's GPU, TensorFlow's default.
         with self._model_scope():
             self._run_update(total, scale, norms, factors)
-
-    def _add(self, left: Any, right: Any) -> Any:
-        return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
 
     def _count_skips(self, finite: bool) -> None:
         scale_blamed = self.loss_scale.learnt(finite)
@@ -302,6 +300,9 @@ class XTTSTrainer:
             }
 
         return self.strategy.run(replica, args=(batch, seed, step, loss_scale))
+
+    def _distributed_sum(self, left: Any, right: Any) -> Any:
+        return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
 
     def _distributed_norms(self, total: Any, scale: tf.Tensor, passes: Any) -> Any:
         """The norm of each parameter group's mean gradient, [groups], and the same with the passes' loss and figures

@@ -67,6 +67,21 @@ def test_every_stage_has_gpu_kernels_and_waits_once_a_step(precision: str, level
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("mode", "models"), [("mirrored", ("/CPU:1", "/CPU:2")), ("hybrid", ("/CPU:2", "/CPU:3"))])
+def test_every_stage_has_gpu_kernels_on_several_model_devices(mode: str, models: tuple[str, ...]) -> None:
+    stages = ("codec", "gpt", "decoder hifigan")
+
+    seen = seen_in("replicated", mode, *stages)
+
+    assert seen["missing"] == []
+    assert seen["anywhere"] == []
+    assert set(seen["collectives"]) == set(models)
+    assert "frozen_vectors" in " ".join(seen["functions"])
+    for stage in stages:
+        assert sum(seen["learn"][stage].values()) == 1, seen["learn"][stage]
+
+
+@pytest.mark.slow
 def test_a_trace_in_float16_tells_what_one_in_bfloat16_would() -> None:
     seen = seen_in("both_kinds_of_sixteen_bits")
 
