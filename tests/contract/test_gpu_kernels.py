@@ -14,18 +14,13 @@ from typing import Any
 import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
-from tests.processes import run_script
+from tests.processes import run_program
 
 THREE = ("codec", "gpt", "decoder mel")
 
 
 def seen_in(case: str, *arguments: str) -> dict[str, Any]:
-    script = f"""
-import json
-from tests.contract import gpu_kernel_cases as cases
-print(json.dumps(cases.{case}(*{arguments!r})))
-"""
-    seen: dict[str, Any] = json.loads(run_script(script).splitlines()[-1])
+    seen: dict[str, Any] = json.loads(run_program("gpu_kernels", case, *arguments).splitlines()[-1])
     return seen
 
 
