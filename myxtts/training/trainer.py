@@ -192,10 +192,11 @@ class XTTSTrainer:
             self._compile_gradients()
         count = len(batches)
         # Made on the host and copied inside of functions: an eager copy to a GPU waits for what that has still to do.
+        # NumPy's numbers: of Python's TensorFlow keeps every tensor that it made of one, 0.7 kB, for good.
         with tf.device("/CPU:0"):
-            step = tf.constant(self.step_number, tf.int64)
-            loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
-            scale = tf.constant(1.0 / (count * self.loss_scale.factor), tf.float32)
+            step = tf.constant(np.int64(self.step_number))
+            loss_scale = tf.constant(np.float32(self.loss_scale.factor))
+            scale = tf.constant(np.float32(1.0 / (count * self.loss_scale.factor)))
             seeds = [[self.config.training.seed, self.step_number * count + number] for number in range(count)]
             seeds_P2 = [tf.constant(seed, tf.int32) for seed in seeds]
         total, passes = None, []
@@ -344,7 +345,7 @@ class XTTSTrainer:
 
     def evaluate(self, batches: Sequence[DeviceBatch]) -> dict[str, float]:
         """Mean losses over held-out batches, without dropout and without learning."""
-        step = tf.constant(self.step_number, tf.int64)
+        step = tf.constant(np.int64(self.step_number))
         passes = []
         for batch in batches:
             tensors = self._per_replica(batch)
