@@ -8,10 +8,10 @@ decoded, and the channels are mixed block by block: a small file may claim to be
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
@@ -144,3 +144,18 @@ def to_int16(samples: ArrayLike) -> NDArray[np.int16]:
     clean = np.nan_to_num(np.asarray(samples, np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
     pcm: NDArray[np.int16] = np.clip(np.rint(clean * 32768.0), -32768, 32767).astype(np.int16)
     return pcm
+
+
+def from_int16(samples: ArrayLike) -> NDArray[np.float32]:
+    """16-bit PCM as float samples in [-1, 1); floats stay what they are."""
+    given = np.asarray(samples)
+    return given.astype(np.float32) / np.float32(32768.0) if given.dtype == np.int16 else given.astype(np.float32)
+
+
+def padded_rows(rows: Sequence[NDArray[Any]], length: int | None = None) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Arrays of unlike length as one, zeros behind them up to the longest or to `length`; and their lengths."""
+    lengths = np.array([len(row) for row in rows], np.int32)
+    batch = np.zeros((len(rows), int(lengths.max()) if length is None else length, *rows[0].shape[1:]), rows[0].dtype)
+    for number, row in enumerate(rows):
+        batch[number, : len(row)] = row
+    return batch, lengths

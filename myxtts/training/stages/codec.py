@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from myxtts.audio.io import padded_rows
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.aligner import CTCNetwork
@@ -115,8 +116,5 @@ def cut_segments(wave_BS: Any, lengths_B: Any, draw_B: Any) -> tuple[np.ndarray,
     wave_BS = np.asarray(wave_BS)
     lengths_B = np.asarray(lengths_B)
     starts_B = (np.maximum(lengths_B - samples, 0) * np.asarray(draw_B)).astype(np.int64)
-    cut_BS = np.zeros((len(wave_BS), samples), wave_BS.dtype)
-    for row, (start, length) in enumerate(zip(starts_B, lengths_B, strict=True)):
-        piece = wave_BS[row, start : min(start + samples, length)]
-        cut_BS[row, : len(piece)] = piece
-    return cut_BS, np.minimum(lengths_B, samples).astype(np.int32)
+    each = zip(wave_BS, starts_B, lengths_B, strict=True)
+    return padded_rows([wave_S[start : min(start + samples, length)] for wave_S, start, length in each], samples)
