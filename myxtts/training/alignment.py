@@ -183,18 +183,15 @@ class Aligner:
     def _until(
         self, source: BatchSource, steps: int, should_stop: Callable[[], bool], progress: Progress
     ) -> Iterator[Any]:
+        from myxtts.models.aligner import Labelled
+
         for number, batch in enumerate(source):
             if should_stop():
                 return
             progress("training the aligner, steps", number, steps)
-            yield self._labelled(batch)
-
-    def _labelled(self, batch: dict[str, Any]) -> Any:
-        from myxtts.models.aligner import Labelled
-
-        mel_BTM, lengths_B = self._mel(batch["wave"], batch["wave_lengths"])
-        rows = zip(batch["text"], batch["text_lengths"], strict=True)
-        return Labelled(mel_BTM, lengths_B, [self._labels(text[:length])[0] for text, length in rows])
+            mel_BTM, lengths_B = self._mel(batch["wave"], batch["wave_lengths"])
+            rows = zip(batch["text"], batch["text_lengths"], strict=True)
+            yield Labelled(mel_BTM, lengths_B, [self._labels(text[:length])[0] for text, length in rows])
 
     def _labels(self, text: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Labels of a text, and the index in the text of each."""

@@ -78,15 +78,11 @@ class CodecStage(TrainingStage):
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         bypass = step < self._bypass_steps if seed is not None else tf.constant(False)
         mel_BTM, lengths_B = batch["mel"], batch["mel_lengths"]
-        passed = self.dvae.training_pass(mel_BTM, lengths_B, self._voice(batch), bypass=bypass)
+        voice_BV = self.dvae.voice_of(batch["reference"], batch["reference_lengths"]) if "reference" in batch else None
+        passed = self.dvae.training_pass(mel_BTM, lengths_B, voice_BV, bypass=bypass)
         terms = self.mel_loss.terms(passed["made"], mel_BTM, lengths_B, scale_M=self.dvae.mel_scale_M)
         terms["commitment"] = LossTerm(passed["commitment"], tf.where(bypass, 0.0, COMMITMENT_WEIGHT))
         return Objective(terms, {}, {"latents": passed["latents"], "codes": passed["codes"]})
-
-    def _voice(self, batch: Tensors) -> tf.Tensor | None:
-        if "reference" not in batch:
-            return None
-        return self.dvae.voice_of(batch["reference"], batch["reference_lengths"])
 
     def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the gains of the codec's postfilter."""
