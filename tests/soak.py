@@ -39,12 +39,17 @@ class Reading:
 
 
 def growth(readings: list[Reading]) -> tuple[float, int, int]:
-    """MB for 1,000 steps, and by how much open files and threads range, after the warm-up."""
+    """MB for 1,000 steps, and by how many open files and threads the second half after the warm-up has more than the
+    first, of the fewest in each: a checkpoint that is being written is open for a moment."""
     warm = [one for one in readings if one.step >= WARM_UP * readings[-1].step]
     steps = np.array([one.step for one in warm], float)
     slope = np.polyfit(steps, [one.rss_mb for one in warm], 1)[0] if len(set(steps)) > 1 else 0.0
-    files, threads = [one.files for one in warm], [one.threads for one in warm]
-    return float(slope * 1000), max(files) - min(files), max(threads) - min(threads)
+    first, second = warm[: max(1, len(warm) // 2)], warm[len(warm) // 2 :]
+    files, threads = (
+        min(getattr(one, name) for one in second) - min(getattr(one, name) for one in first)
+        for name in ("files", "threads")
+    )
+    return float(slope * 1000), files, threads
 
 
 def last_step(run: Path) -> int:
@@ -109,8 +114,8 @@ def main() -> int:
                 "stage": stage,
                 "steps": readings[-1].step,
                 "mb_per_1000_steps": round(mb, 3),
-                "files_range": files,
-                "threads_range": threads,
+                "files_grown": files,
+                "threads_grown": threads,
                 "leak_warnings": len(leaks),
                 "last": asdict(replace(readings[-1], rss_mb=round(readings[-1].rss_mb, 1))),
             }
