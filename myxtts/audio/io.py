@@ -58,12 +58,34 @@ def read_audio(
     return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
 
 
+class _AnySeek:
+    """A file that stays where it is when it is sent where there is nothing: libsndfile goes where a damaged header
+    says, and an exception in its callback would be printed with its traceback and lost."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except (OSError, ValueError):
+            return self._file.tell()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def sound_in(file: BinaryIO) -> soundfile.SoundFile:
+    """An open file as libsndfile reads it."""
+    return soundfile.SoundFile(_AnySeek(file))
+
+
 @contextmanager
 def opened_audio(path: Path, opened: BinaryIO | None = None) -> Iterator[soundfile.SoundFile]:
     """The file, or one that is open already, for reading; what it cannot do, then or later, is a `DataError`."""
     try:
         # Opened by us, so that a missing or forbidden file keeps the system's own reason.
-        with nullcontext(opened) if opened else path.open("rb") as file, soundfile.SoundFile(file) as sound:
+        with nullcontext(opened) if opened else path.open("rb") as file, sound_in(file) as sound:
             _refuse_format(path, int(sound.samplerate), int(sound.channels))
             yield sound
     except OSError as error:

@@ -198,3 +198,14 @@ def test_a_published_config_with_a_number_that_is_not_finite_is_refused(top_k: s
 
     with pytest.raises(ConfigError, match="top_k"):
         sampling_of(tmp_path)
+
+
+def test_a_byte_pair_vocabulary_at_which_its_library_panics_is_refused(tmp_path: Path) -> None:
+    # Found by the fuzzer: a prefix that is longer than the pieces that it stands before.
+    path = tmp_path / "tokenizer.json"
+    train_tokenizer("bpe", [("hello there, how are you", "en")], 300).save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["bpe"]["model"]["continuing_subword_prefix"] = "four"
+
+    with pytest.raises(ConfigError, match="byte-pair vocabulary is damaged"):
+        tokenizer_from_json(content)
