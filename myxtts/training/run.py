@@ -37,6 +37,7 @@ from myxtts.synthesis.voice import (
     voice_manifest,
 )
 from myxtts.training import initial_voice
+from myxtts.training.memory_estimate import refuse_weights_beyond_memory
 from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_ends import command_line, run_and_record_end, stop_signals
 from myxtts.training.run_folder import (
@@ -73,6 +74,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
     `config` is resolved: of a run from a voice by `initial_voice.resolved_config`. Of several model workers, this is
     number `worker`.
     """
+    refuse_weights_beyond_memory(config, plan)
     team = Team(worker, plan.model_workers)
     if not team.is_chief:
         with stop_signals() as stop:
