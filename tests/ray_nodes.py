@@ -22,6 +22,10 @@ PATIENT = {"RAY_worker_niceness": "0", "RAY_worker_register_timeout_seconds": "6
 """For a core that many tests share."""
 
 
+class NodeDidNotStartError(Exception):
+    """Four times. Ray gives its agents 15 seconds, which no setting changes."""
+
+
 class RayNodes:
     """Nodes of so many CPUs; the first one is the head and is not to be killed."""
 
@@ -45,7 +49,7 @@ class RayNodes:
             except Exception as error:  # Ray has no class of its own for it
                 if "timed out during startup" not in str(error):
                     raise
-        raise AssertionError("a Ray node did not start four times")
+        raise NodeDidNotStartError
 
     def kill(self, node: Any) -> None:
         """The node's raylet, and with it all of its workers, at once."""

@@ -14,7 +14,16 @@ pytest.importorskip("ray", reason="Ray is not installed: extra `cluster`")
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from tests.processes import run, run_forked
-from tests.ray_nodes import RayNodes, command, ended_well, nothing_is_left, started, wait_for_step, workers
+from tests.ray_nodes import (
+    NodeDidNotStartError,
+    RayNodes,
+    command,
+    ended_well,
+    nothing_is_left,
+    started,
+    wait_for_step,
+    workers,
+)
 from tests.training_processes import ONE_THREAD, arguments, losses
 
 CODEC = ("--stage", "codec", "--max-steps", "20", "--samples", "0")
@@ -39,7 +48,10 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[RayNodes]:
-    ray_nodes = RayNodes(3)
+    try:
+        ray_nodes = RayNodes(3)
+    except NodeDidNotStartError:
+        pytest.skip("this machine is too busy for Ray, whose agents must start within 15 seconds")
     yield ray_nodes
     ray_nodes.close()
 
