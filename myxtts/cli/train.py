@@ -93,8 +93,8 @@ def _warn_of_size(config: XTTSConfig, plan: DevicePlan) -> None:
     size, chosen = config.model.model_size, config.training.init_from is None
     if chosen and size != "tiny" and (plan.mode == "cpu" or plan.simulated):
         logger.warning(
-            "Size %s is made for GPUs and there is none: --model-size tiny learns half an hour of speech from nothing in "
-            "about an hour of one core, --init-from base starts from the built-in voice",
+            "Size %s is made for GPUs and there is none: --model-size tiny learns half an hour of speech from nothing "
+            "in about an hour of one core, --init-from base starts from the built-in voice",
             size,
         )
 

@@ -1,5 +1,5 @@
 // Collect: the pieces of long recordings, to hear, correct, keep or drop. What is changed is saved at once.
-import { $, call, make, playFrom, say, t, whenTongueChanges } from "./common.js";
+import { $, call, make, number, playFrom, say, t, whenTongueChanges } from "./common.js";
 
 let pieces = [];
 
@@ -29,7 +29,7 @@ function draw() {
 
 function count() {
   const kept = pieces.filter((piece) => piece.kept).length;
-  $("collect-count").textContent = t("keptOf", { kept, all: pieces.length });
+  $("collect-count").textContent = t("keptOf", { kept: number(kept), all: number(pieces.length) });
 }
 
 function row(piece) {
