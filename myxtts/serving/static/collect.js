@@ -2,6 +2,7 @@
 import { $, call, make, number, playFrom, say, t, whenTongueChanges } from "./common.js";
 
 let pieces = [];
+let saved = Promise.resolve();
 
 export async function showCollect() {
   try {
@@ -49,7 +50,7 @@ function row(piece) {
   };
   tell();
   side.addEventListener("click", () => save(piece, text, !piece.kept, tell));
-  text.addEventListener("change", () => save(piece, text, piece.kept, tell));
+  text.addEventListener("change", () => save(piece, text, null, tell));
   return item;
 }
 
@@ -57,7 +58,12 @@ const address = (piece) => `/v1/collected/${encodeURIComponent(piece.id)}`;
 const bad = (error) => say($("collect-status"), error.message, "bad");
 
 // The row stays where it is: leaving its text saves it, and the click that left it must find its button.
-async function save(piece, text, kept, tell) {
+// One after the other: of two changes at once, as of a text and then its side, the second must come last.
+function save(piece, text, kept, tell) {
+  saved = saved.then(() => send(piece, text, kept ?? piece.kept, tell));
+}
+
+async function send(piece, text, kept, tell) {
   try {
     const body = JSON.stringify({ text: text.value.replace(/\s+/g, " ").trim(), kept });
     const answer = await call(address(piece), { method: "POST", body, headers: { "Content-Type": "application/json" } });
