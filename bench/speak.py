@@ -164,6 +164,7 @@ def turn_of(side: str, voices: Path) -> Callable[[str], dict[str, float]]:
     import numpy as np
 
     from myxtts.synthesis.opening import open_voice
+    from myxtts.synthesis.speech_model import TextBatch
 
     runtime: Any = "tensorflow" if side == "tensorflow" else "litert"
     mel, hifigan = (open_voice(voices / f"{kind}-{side}", runtime=runtime) for kind in KINDS)
@@ -173,7 +174,9 @@ def turn_of(side: str, voices: Path) -> Callable[[str], dict[str, float]]:
     latents_1LD = known[mel].latents_LD[None]
 
     def generated(rows: int) -> float:
-        return timed(lambda: mel.model.generate(latents_1LD, text_BU[:rows], [len(ids)] * rows, seeds=range(rows)))
+        return timed(
+            lambda: mel.model.generate(TextBatch(latents_1LD, text_BU[:rows], [len(ids)] * rows, seeds=range(rows)))
+        )
 
     def turn(_order: str) -> dict[str, float]:
         speak_s = {

@@ -128,8 +128,8 @@ class Tones:
     def encode_reference(self, clips, windows):
         return VoiceLatents(np.full((2, 4), len(windows), np.float32), None)
 
-    def generate(self, latents_BLD, text_BU, text_lengths_B, *, sampling, seeds, max_codes):
-        counts = 2 * np.asarray(text_lengths_B)
+    def generate(self, texts):
+        counts = 2 * np.asarray(texts.lengths_B)
         most = int(counts.max())
         rows = len(counts)
         return Generated(
@@ -137,7 +137,7 @@ class Tones:
             np.zeros((rows, most, 4), np.float32), np.tile(np.arange(most, dtype=np.int32) // 2, (rows, 1)),
         )
 
-    def stream(self, latents_BLD, text_BU, text_lengths_B, *, chunk, **options):
+    def stream(self, texts, *, chunk):
         raise AssertionError("no streaming decoder was offered")
 
     def decode(self, made, text_tokens, speaker_V, speed):
