@@ -128,6 +128,8 @@ class LiteRTModel:
         while batch.rows:
             made: list[list[RowStep]] = [[] for _ in stopped_B]
             for _ in range(chunk):
+                if not batch.rows:
+                    break
                 for step in batch.step():
                     made[places[step.row]].append(step)
                     stopped_B[places[step.row]] = step.stopped
