@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectArgs:
-    """Cut long recordings at their pauses, transcribe the pieces, and write them as a corpus in LJSpeech form.
+    """Cut long recordings at their pauses, find the text of each piece, and write them as a corpus in LJSpeech form.
 
     Pieces that are noisy, clipped, too quiet or doubtful in their text are set aside with the reason. A call that was
     interrupted continues when it is repeated.
@@ -49,10 +49,12 @@ class CollectArgs:
     """Language that is spoken."""
 
     script: Path | None = None
-    """Text that was read, the whole of it: pieces get its words, and those that match it badly are set aside."""
+    """Text that was read, the whole of it: pieces get its words by their sound, in any language that the built-in voice
+    has the sounds of, and those that match it badly are set aside. With a recogniser: by what it hears."""
 
-    recogniser: str = "moonshine"
-    """moonshine (English), faster-whisper:MODEL_FOLDER, or one of your own as package.module:factory."""
+    recogniser: str | None = None
+    """moonshine (English; the one without a script), faster-whisper:MODEL_FOLDER, or one of your own as
+    package.module:factory."""
 
     recogniser_command: str | None = None
     """A program that prints the text of a wav file, which stands for {wav}; run without a shell."""
@@ -78,9 +80,15 @@ def main(argv: list[str]) -> int:
     from myxtts.collecting.collect import CollectRequest, collect, recording_names
     from myxtts.collecting.pauses import CutLimits
     from myxtts.collecting.recognisers import find_recogniser
+    from myxtts.collecting.sounds import SoundAligner
 
     recording_names(args.recordings)
-    recogniser = find_recogniser(args.recogniser, args.recogniser_command, language)
+    by_sound = script is not None and args.recogniser is None and args.recogniser_command is None
+    recogniser = (
+        SoundAligner.built_in()
+        if by_sound
+        else find_recogniser(args.recogniser or "moonshine", args.recogniser_command, language)
+    )
     request = CollectRequest(
         recordings=args.recordings,
         out=args.out,

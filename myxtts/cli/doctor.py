@@ -15,6 +15,7 @@ import psutil
 
 from myxtts import __version__
 from myxtts.cli.flags import parse_options
+from myxtts.cli.suited import suited_commands
 from myxtts.errors import DeviceError, how_to_install
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.kernels import stored_table
@@ -187,7 +188,7 @@ def modes(inventory: Inventory) -> list[Finding]:
         else:
             wrong = name == "mirrored" and plan.mode != "mirrored"
             findings.append(Finding(f"{name}: no (one GPU)" if wrong else f"{name}: yes   {command}"))
+    findings += [Finding(f"for this machine: {command}   ({why})") for command, why in suited_commands(inventory)]
     if not inventory.gpus:
-        findings.append(Finding("without a GPU, start from the built-in voice: add --init-from base to train"))
         findings.append(Finding("two GPUs can be simulated: add --simulate-gpus 2 to train or validate"))
     return findings

@@ -6,7 +6,9 @@ import argparse
 import dataclasses
 import inspect
 from collections.abc import Sequence
-from typing import Any, TypeVar, get_type_hints
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -36,6 +38,30 @@ def _gpu_indices(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors
         instance_from_str=lambda words: None if words[0] == "None" else words[0],
         is_instance=lambda value: value is None or isinstance(value, (int, str, tuple)),
         str_from_instance=lambda value: [",".join(map(str, value)) if isinstance(value, tuple) else str(value)],
+    )
+
+
+@registry.primitive_rule
+def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """A setting that may be left out is shown as the value that it takes, without the word None."""
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if len(kinds) != 1 or NoneType not in get_args(info.type):
+        return None
+    kind = kinds[0]
+    choices = get_args(kind) if get_origin(kind) is Literal else None
+    if choices is None and kind not in (int, float, str, Path):
+        return None
+
+    def read(words: list[str]) -> Any:
+        return None if words[0] == "None" else words[0] if choices else kind(words[0])
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper() if choices is None else f"{{{','.join(choices)}}}",
+        instance_from_str=read,
+        is_instance=lambda value: value is None or choices is not None or isinstance(value, (int, float, str, Path)),
+        str_from_instance=lambda value: [str(value)],
+        choices=None if choices is None else (*choices, "None"),
     )
 
 

@@ -81,16 +81,20 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def overview() -> str:
+    from myxtts.cli.suited import suited_commands
+    from myxtts.runtime.inventory import find_inventory
+
+    suited = "".join(f"  {command:<58}{why}\n" for command, why in suited_commands(find_inventory(0)))
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
     return (
         "MyXTTS trains XTTS voices and speaks with them.\n\n"
         f"usage: myxtts COMMAND [--debug] ...\n\n{rows}\n\n"
         "First steps:\n"
-        "  myxtts doctor                           what works on this machine\n"
-        "  myxtts demo                             the built-in voice speaks, clones and is trained\n"
-        "  myxtts train --train-data YOUR_FOLDER   a voice of your own; layouts: docs/your-data.md\n"
-        "     ... --init-from base                 without a GPU: from the built-in voice, instead of from nothing\n\n"
+        f"  {'myxtts doctor':<58}what works on this machine\n"
+        f"  {'myxtts demo':<58}the built-in voice speaks, clones and is trained\n"
+        f"{suited}"
+        "Layouts of MY_FOLDER: docs/your-data.md\n\n"
         "Each command explains itself, with examples: myxtts COMMAND --help"
     )
 

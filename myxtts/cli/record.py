@@ -18,8 +18,8 @@ from myxtts.text.languages import find_language
 class RecordArgs:
     """Read sentences aloud and record them, each with a level meter, and again until you keep it.
 
-    The sound card needs an extra: pip install -c constraints.txt 'myxtts[record]'. What is kept is saved at once; the
-    same command continues with the sentences that are not read yet.
+    The sound card needs an extra: `pip install -c constraints.txt '.[record]'` in the checkout. What is kept is saved
+    at once; the same command continues with the sentences that are not read yet.
 
     Examples:
       myxtts record --out MY_FOLDER --speaker anna
@@ -74,8 +74,8 @@ def main(argv: list[str]) -> int:
     if not speaker:
         raise UsageError("--speaker is empty", hint="name who reads, as in --speaker anna")
     from myxtts.collecting.collect import one_line
-    from myxtts.collecting.folder import opened
     from myxtts.collecting.reading_aloud import SoundCard, builtin_sentences, record_sentences
+    from myxtts.data.collected import opened
 
     if args.texts is not None:
         if not args.texts.is_file():

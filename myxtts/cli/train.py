@@ -10,26 +10,16 @@ from typing import Annotated
 
 import tyro
 
-from myxtts.cli.flags import changed_by_level, defaults_beneath, parse_options
+from myxtts.cli.flags import defaults_beneath, parse_options
 from myxtts.cli.hidden_flags import split_hidden, warning_of
-from myxtts.cli.memory import memory_lines
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
-from myxtts.config.loading import as_plain_values, to_yaml_text
 from myxtts.errors import ConfigError, DataError
 from myxtts.monitoring.log import setup_logging
-from myxtts.monitoring.terminal import drop_output
-from myxtts.runtime.inventory import Inventory, find_inventory
+from myxtts.monitoring.terminal import drop_output, escaped
+from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
-from myxtts.runtime.plan_log import (
-    TRAINING_STARTS,
-    configuration_lines,
-    creation_line,
-    pipeline_lines,
-    placement_lines,
-    warmup_line,
-)
-from myxtts.runtime.precision import Precision, choose_precision
+from myxtts.runtime.precision import choose_precision
 from myxtts.text.languages import AUTO, find_language
 
 logger = logging.getLogger(__name__)
@@ -55,7 +45,7 @@ class TrainOptions:
     """Start over: move the run's earlier checkpoints aside instead of resuming from them."""
 
     dry_run: bool = False
-    """Print the device plan, the memory it takes, the log of the start and the settings, and train nothing."""
+    """Look at the corpus, print the device plan, the memory, the settings and a summary, and train nothing."""
 
     debug: bool = False
     """Show the traceback of an error."""
@@ -76,7 +66,10 @@ def main(argv: list[str]) -> int:
     plan = plan_devices(DeviceRequest.from_config(config), inventory)
     precision = choose_precision(config.training.mixed_precision, plan)
     if options.dry_run:
-        print(dry_run_text(config, plan, precision, inventory))
+        from myxtts.cli.dry_run import dry_run_lines
+
+        for line in dry_run_lines(config, plan, precision, inventory):
+            print(escaped(line))
         return 0
     if config.data.train_data is None:
         raise ConfigError(
@@ -123,29 +116,3 @@ def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:
     from myxtts.training.run import run_training
 
     return run_training(config, plan, fresh=fresh, live_console=sys.stderr.isatty())
-
-
-def dry_run_text(config: XTTSConfig, plan: DevicePlan, precision: Precision, inventory: Inventory) -> str:
-    """The device plan, the memory estimate, the log's lines in their order, and the resolved settings."""
-    data_devices = ", ".join(role.label for role in plan.producers or plan.models[:1])
-    lines = [
-        f"Plan: {plan.mode} mode",
-        f"   data on {data_devices}",
-        f"   model on {', '.join(role.label for role in plan.models)}",
-        f"   hidden: {', '.join(f'GPU {index}' for index in plan.hidden) or 'none'}",
-        f"   precision: {precision}",
-        "",
-        *memory_lines(config, plan, inventory, precision),
-        "",
-        *configuration_lines(plan),
-        *pipeline_lines(plan, config.data.buffer_size),
-        *placement_lines(plan),
-        creation_line(plan),
-        changed_by_level(config),
-        warmup_line(config.data.model_start_delay),
-        TRAINING_STARTS,
-        "",
-        "Resolved settings:",
-        to_yaml_text(as_plain_values(config)).rstrip(),
-    ]
-    return "\n".join(lines)

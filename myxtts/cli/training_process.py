@@ -45,7 +45,13 @@ def run_training(command: list[str], minutes: float) -> int:
             return child.wait(timeout=minutes * 60)
         except subprocess.TimeoutExpired:
             print(f"{minutes:g} minutes are over: training saves and stops")
-            return _stop(child)
+            code = _stop(child)
+            if code == -signal.SIGTERM:  # which it can answer once it has begun
+                raise TrainingError(
+                    f"{minutes:g} minutes were over before training had begun",
+                    hint="run the same command again with more --minutes: what is prepared is kept",
+                ) from None
+            return code
         except KeyboardInterrupt:
             # Ctrl-C reached the child too, which saves; a second one ends both.
             child.wait()

@@ -7,8 +7,9 @@ A recording that cannot be used does not stop the others.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from myxtts.audio.io import write_audio
-from myxtts.collecting.folder import CollectedFolder, Heard, Kept, SetAside, opened, piece_id
-from myxtts.collecting.pauses import FRAMES_PER_S, CutLimits
+from myxtts.audio.io import read_audio, write_audio
+from myxtts.collecting.pauses import CutLimits
 from myxtts.collecting.quality import measured, sound_problem, text_problem
 from myxtts.collecting.recording import Plan, plan_cuts, read_pieces
-from myxtts.collecting.script import MOST_MISMATCH, match_pieces, script_words
+from myxtts.collecting.script import Match, match_pieces, script_words
+from myxtts.collecting.sounds import SoundAligner
+from myxtts.data.collected import CollectedFolder, Heard, Kept, SetAside, opened, piece_id
 from myxtts.errors import DataError, MetricError, UsageError
 from myxtts.evaluation.metrics import FIRST_SOUNDS, Recogniser, reason_of
 
@@ -60,10 +62,15 @@ class Collected:
 
 
 def collect(
-    request: CollectRequest, recogniser: Recogniser, progress: Progress = lambda done, total: None
+    request: CollectRequest, recogniser: Recogniser | SoundAligner, progress: Progress = lambda done, total: None
 ) -> Collected:
-    """Collect into `request.out`; raises only if no recording can be used, or nothing can be written or recognised."""
+    """Collect into `request.out`; raises only if no recording can be used, or nothing can be written or recognised.
+
+    A `SoundAligner` needs a script, and recognises nothing: it finds the script's words in the pieces.
+    """
     names = recording_names(request.recordings)
+    if isinstance(recogniser, SoundAligner):
+        recogniser.word_labels(script_words(request.script or "", request.language), request.language)
     result = Collected()
     with opened(request.out) as folder, ThreadPoolExecutor(request.workers) as pool:
         to_do = {}
@@ -77,7 +84,8 @@ def collect(
         try:
             for name, plan in plans.items():
                 pieces = run.recognise(name, to_do[name], plan)
-                _publish(request, folder, name, pieces, result)
+                matches = _script_matches(request, recogniser, folder, name, pieces)
+                _publish(request, folder, name, pieces, matches, result)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -100,7 +108,7 @@ def recording_names(recordings: Sequence[Path]) -> dict[str, Path]:
     return names
 
 
-def _source(request: CollectRequest, path: Path, recogniser: Recogniser) -> dict[str, Any]:
+def _source(request: CollectRequest, path: Path, recogniser: Recogniser | SoundAligner) -> dict[str, Any]:
     """All that a recording's pieces depend on."""
     status = path.stat()
     return {
@@ -135,7 +143,7 @@ class _Run:
     def __init__(
         self,
         request: CollectRequest,
-        recogniser: Recogniser,
+        recogniser: Recogniser | SoundAligner,
         folder: CollectedFolder,
         pool: ThreadPoolExecutor,
         progress: Progress,
@@ -158,8 +166,8 @@ class _Run:
             quality = measured(samples, plan.levels_db[first:last], floor_db, plan.rate)
             problem = sound_problem(quality, self._request.limits)
             write_audio(self._folder.wav(piece_id(name, number)), samples, plan.rate)
-            piece = Heard(number, first / FRAMES_PER_S, last / FRAMES_PER_S, problem, "")
-            if problem is not None:
+            piece = Heard(number, plan.seconds(first), plan.seconds(last), problem, "")
+            if problem is not None or isinstance(self._recogniser, SoundAligner):
                 heard[number] = piece
                 self._folder.add(name, piece)
                 self._advance(1)
@@ -205,14 +213,42 @@ def one_line(text: str) -> str:
     return " ".join(text.replace("|", " ").split())
 
 
+def _script_matches(
+    request: CollectRequest,
+    recogniser: Recogniser | SoundAligner,
+    folder: CollectedFolder,
+    name: str,
+    pieces: Sequence[Heard],
+) -> dict[int, Match]:
+    """What the pieces of a recording speak of the script, by number: from what was recognised in them, or their sound.
+
+    By sound those with a problem are aligned too: the script goes on in them.
+    """
+    if request.script is None:
+        return {}
+    if isinstance(recogniser, SoundAligner):
+        sounds = (folder.wav(piece_id(name, piece.number)) for piece in pieces)
+        posteriors = [recogniser.posteriors(read_audio(path, longest_s=math.inf)) for path in sounds]
+        matches = recogniser.match(posteriors, request.script, request.language)
+        return {piece.number: match for piece, match in zip(pieces, matches, strict=True)}
+    heard = {piece.number: piece.text for piece in pieces if piece.problem is None and piece.text}
+    script = script_words(request.script, request.language)
+    return dict(zip(heard, match_pieces(list(heard.values()), script, request.language), strict=True))
+
+
 def _publish(
-    request: CollectRequest, folder: CollectedFolder, name: str, pieces: Sequence[Heard], result: Collected
+    request: CollectRequest,
+    folder: CollectedFolder,
+    name: str,
+    pieces: Sequence[Heard],
+    matches: Mapping[int, Match],
+    result: Collected,
 ) -> None:
     """Decide about every piece of a recording, and write its lines."""
-    decided = decide(pieces, request.script, request.language)
     speaker = one_line(request.speaker or name)
     kept, aside = [], []
-    for piece, (text, reason) in zip(pieces, decided, strict=True):
+    for piece in pieces:
+        text, reason = decide(piece, matches.get(piece.number), request.language)
         own, seconds = piece_id(name, piece.number), piece.end_s - piece.start_s
         result.pieces += 1
         result.speech_s += seconds
@@ -226,20 +262,8 @@ def _publish(
     folder.finish(name, kept, aside)
 
 
-def decide(pieces: Sequence[Heard], script: str | None, language: str) -> list[tuple[str, str | None]]:
-    """For every piece of a recording its text, and the reason for setting it aside or None."""
-    texts = {piece.number: piece.text for piece in pieces if piece.problem is None}
-    poor: dict[int, str] = {}
-    if script is not None:
-        matches = match_pieces(list(texts.values()), script_words(script, language), language)
-        for number, match in zip(list(texts), matches, strict=True):
-            if texts[number] and match.mismatch > MOST_MISMATCH:
-                poor[number] = f"not the script: {match.mismatch:.0%} of its letters were heard otherwise"
-            elif match.text:
-                texts[number] = match.text
-    decided = []
-    for piece in pieces:
-        text = texts.get(piece.number, "")
-        reason = piece.problem or poor.get(piece.number) or text_problem(text, piece.end_s - piece.start_s, language)
-        decided.append((text, reason))
-    return decided
+def decide(piece: Heard, match: Match | None, language: str) -> tuple[str, str | None]:
+    """A piece's text, which is the script's where that fits, and the reason for setting it aside or None."""
+    poor = None if match is None else match.problem
+    text = piece.text if match is None or (poor and piece.text) else match.text
+    return text, piece.problem or poor or text_problem(text, piece.end_s - piece.start_s, language)

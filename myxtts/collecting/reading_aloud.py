@@ -15,15 +15,15 @@ import numpy as np
 
 from myxtts.audio.io import write_audio
 from myxtts.collecting.collect import one_line
-from myxtts.collecting.folder import CollectedFolder, Heard, Kept, piece_id
 from myxtts.collecting.pauses import FRAMES_PER_S, CutLimits, speech_runs
 from myxtts.collecting.quality import Quality, measured, sound_problem
 from myxtts.collecting.recording import frame_levels
+from myxtts.data.collected import CollectedFolder, Heard, Kept, piece_id
 from myxtts.data.demo_texts import DEMO_LANGUAGES, draw_text
-from myxtts.errors import DeviceError, MissingDependencyError, UsageError
+from myxtts.errors import DeviceError, MissingDependencyError, UsageError, how_to_install
 from myxtts.evaluation.metrics import Wave
 
-INSTALL_SOUND = "pip install -c constraints.txt 'myxtts[record]'"
+INSTALL_SOUND = how_to_install("record")
 READ_LIMITS = CutLimits(shortest_s=0.4, longest_s=20.0)
 """What training takes: a reader makes the pauses, no cut is needed."""
 _BLOCKS_PER_S = 10
@@ -65,15 +65,15 @@ class Take:
 
 def examine(samples: Wave, rate: int) -> Take:
     """Trim a take to its speech and judge it."""
-    plain_db, bright_db = frame_levels(samples, rate)
-    runs = speech_runs(bright_db) if len(bright_db) else []
+    whole_db, band_db = frame_levels(samples, rate)
+    runs = speech_runs(band_db) if len(band_db) else []
     if not runs:
         return Take(samples, None, "no speech: is the microphone on, and the right one?")
     edge = round(_EDGE_S * FRAMES_PER_S)
-    first, last = max(0, runs[0][0] - edge), min(len(plain_db), runs[-1][1] + edge)
+    first, last = max(0, runs[0][0] - edge), min(len(whole_db), runs[-1][1] + edge)
     size = rate // FRAMES_PER_S
     cut = samples[first * size : last * size]
-    quality = measured(cut, plain_db[first:last], float(np.percentile(plain_db, 10)), rate)
+    quality = measured(cut, whole_db[first:last], float(np.percentile(whole_db, 10)), rate)
     return Take(cut, quality, sound_problem(quality, READ_LIMITS))
 
 

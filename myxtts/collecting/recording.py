@@ -16,8 +16,8 @@ from myxtts.audio.io import mono_blocks, opened_audio
 from myxtts.collecting.pauses import FRAMES_PER_S, LOWEST_DB, CutLimits, Span, cut, noise_floor, speech_runs
 from myxtts.errors import DataError
 
-_PRE_EMPHASIS = 0.95
-"""Takes the hum of the mains out of the levels that find speech, and lifts soft consonants."""
+_SPEECH_BAND_HZ = (200, 5000)
+"""Most of what tells speech from a room lies here: hum and wind below, hiss above."""
 _UNKNOWN_LENGTH = 1 << 62
 _LOWEST_POWER = 10 ** (LOWEST_DB / 10)
 
@@ -31,13 +31,17 @@ class Plan:
     levels_db: NDArray[np.float32]
     floor_db: NDArray[np.float32]
 
+    def seconds(self, frame: int) -> float:
+        """When a frame begins; a hundredth of a second is no whole number of samples at every rate."""
+        return frame * (self.rate // FRAMES_PER_S) / self.rate
+
 
 def plan_cuts(path: Path, limits: CutLimits) -> Plan:
     """Read a recording once and decide its pieces; raises `DataError` for one without speech."""
-    rate, plain_db, bright_db = _levels(path)
+    rate, plain_db, band_db = _levels(path)
     if len(plain_db) == 0:
         raise DataError(f"{path} has no samples", hint="record or export it again, or leave it out")
-    runs = speech_runs(bright_db)
+    runs = speech_runs(band_db)
     if not runs:
         raise DataError(
             f"{path} has no speech: its loudest tenth of a second is at {_loudest(plain_db):.0f} dB",
@@ -52,38 +56,37 @@ def _loudest(levels_db: NDArray[np.float32]) -> float:
 
 
 def _levels(path: Path) -> tuple[int, NDArray[np.float32], NDArray[np.float32]]:
-    """The rate, and the level of every frame, as it is and with pre-emphasis."""
-    plain, bright = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
+    """The rate, and the level of every frame, whole and of the speech band."""
+    whole, band = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
     with opened_audio(path) as sound:
         rate = int(sound.samplerate)
-        rest, previous = np.zeros(0, np.float32), 0.0
+        rest = np.zeros(0, np.float32)
         for block in mono_blocks(sound, _UNKNOWN_LENGTH):
             samples = np.concatenate([rest, block])
             if not np.isfinite(samples).all():
                 raise DataError(f"{path} has samples that are not numbers (NaN or infinite)", hint="export it again")
-            plain_db, bright_db = frame_levels(samples, rate, previous)
-            whole = len(plain_db) * (rate // FRAMES_PER_S)
-            rest = samples[whole:].copy()
-            previous = float(samples[whole - 1]) if whole else previous
-            plain.append(plain_db)
-            bright.append(bright_db)
-    return rate, np.concatenate(plain), np.concatenate(bright)
+            whole_db, band_db = frame_levels(samples, rate)
+            rest = samples[len(whole_db) * (rate // FRAMES_PER_S) :].copy()
+            whole.append(whole_db)
+            band.append(band_db)
+    return rate, np.concatenate(whole), np.concatenate(band)
 
 
-def frame_levels(
-    samples: NDArray[np.float32], rate: int, previous: float = 0.0
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The levels of the whole frames in the samples, as they are and with pre-emphasis; `previous` came before."""
+def frame_levels(samples: NDArray[np.float32], rate: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The levels of the whole frames in the samples, and what of them is in the speech band."""
     size = rate // FRAMES_PER_S
-    samples = samples[: len(samples) // size * size]
-    before = np.concatenate([np.full(1, previous, np.float32), samples])[: len(samples)]
-    return _level(samples, size), _level(samples - np.float32(_PRE_EMPHASIS) * before, size)
+    frames = samples[: len(samples) // size * size].reshape(-1, size)
+    window = np.hanning(size).astype(np.float32)
+    spectrum = np.fft.rfft(frames * (window / np.sqrt(np.square(window).mean())))
+    pitches_hz = np.arange(spectrum.shape[1]) * rate / size
+    lowest, highest = _SPEECH_BAND_HZ
+    band = spectrum[:, (pitches_hz >= lowest) & (pitches_hz <= highest)]
+    power = 2 * (np.square(band.real) + np.square(band.imag)).sum(1) / size**2
+    return _decibels(np.square(frames).mean(1)), _decibels(power)
 
 
-def _level(samples: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    power = np.square(samples.reshape(-1, size)).mean(1)
-    level: NDArray[np.float32] = 10 * np.log10(np.maximum(power, np.float32(_LOWEST_POWER)))
-    return level
+def _decibels(power: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.asarray(10 * np.log10(np.maximum(power, _LOWEST_POWER)), np.float32)
 
 
 def read_pieces(path: Path, plan: Plan, wanted: Sequence[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:

@@ -20,10 +20,10 @@ from myxtts.text.languages import find_language
 
 MOST_MISMATCH = 0.25
 """Of the letters; a tiny recogniser mishears about one in thirty of clean speech."""
+NOT_THE_SCRIPT = "not the script"
 _EDGE_WORDS = 3
 """So many words of a piece's end are compared where it is not clear to which piece a word belongs."""
-_OTHER_WORD = 2
-"""Cost of a word that the script does not have, or has otherwise; one of the script that was not read costs 1."""
+OTHER_WORD = 2
 _WITHOUT_SPACES = ("han", "kana")
 
 
@@ -37,10 +37,10 @@ class ScriptWord:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a piece speaks of the script, and the share of its letters that was heard otherwise."""
+    """What a piece speaks of the script, and why that cannot be right, or None."""
 
     text: str
-    mismatch: float
+    problem: str | None
 
 
 def script_words(text: str, language: str) -> list[ScriptWord]:
@@ -62,31 +62,46 @@ def match_pieces(heard: Sequence[str], script: Sequence[ScriptWord], language: s
     pieces = [[word.spoken for word in script_words(text, language) if word.spoken] for text in heard]
     flat = [word for piece in pieces for word in piece]
     if not flat or not script:
-        return [Match("", 1.0) for _ in pieces]
+        return [_match([], piece, language) for piece in pieces]
     numbers = {word: number for number, word in enumerate({*flat, *(one.spoken for one in script)})}
     found = align(
         np.array([numbers[word] for word in flat]), np.array([numbers[one.spoken] for one in script]), free_ends=True
     )
     spans = _spans(pieces, found)
     _give_edges(spans, pieces, script)
-    space = " " if find_language(language).script not in _WITHOUT_SPACES else ""
-    return [_match(script[first:last], piece, space) for (first, last), piece in zip(spans, pieces, strict=True)]
+    return [_match(script[first:last], piece, language) for (first, last), piece in zip(spans, pieces, strict=True)]
 
 
-def _match(words: Sequence[ScriptWord], piece: Sequence[str], space: str) -> Match:
+def _match(words: Sequence[ScriptWord], piece: Sequence[str], language: str) -> Match:
     wanted, found = "".join(word.spoken for word in words), "".join(piece)
     mismatch = edit_distance(wanted, found) / max(1, len(wanted), len(found)) if wanted and found else 1.0
-    return Match(space.join(word.written for word in words), mismatch)
+    poor = mismatch > MOST_MISMATCH
+    return Match(
+        joined_words(words, language),
+        f"{NOT_THE_SCRIPT}: {mismatch:.0%} of its letters were heard otherwise" if poor else None,
+    )
 
 
-def align(heard: NDArray[np.int64], script: NDArray[np.int64], *, free_ends: bool = False) -> NDArray[np.int64]:
-    """For every heard word the index of the script's word that it is, right or misheard; -1 where it is none."""
+def joined_words(words: Sequence[ScriptWord], language: str) -> str:
+    """Words as the language writes them in a row."""
+    space = "" if find_language(language).script in _WITHOUT_SPACES else " "
+    return space.join(word.written for word in words)
+
+
+def align(
+    heard: NDArray[np.int64], script: NDArray[np.int64], *, free_ends: bool = False, other: int = OTHER_WORD
+) -> NDArray[np.int64]:
+    """For every heard word the index of the script's word that it is, right or misheard; -1 where it is none.
+
+    `other` is what one costs that the script does not have, or has otherwise; one of the script that was not read
+    costs 1.
+    """
     found = np.full(len(heard), -1, np.int64)
     first, last = 0, len(script)
     if free_ends and len(heard) and len(script):
-        last = _last_least(_last_row(heard, script, free_start=True))
-        first = last - _last_least(_last_row(heard[::-1], script[:last][::-1]))
-    _divide(heard, script[first:last], found, first)
+        last = _last_least(_last_row(heard, script, other, free_start=True))
+        first = last - _last_least(_last_row(heard[::-1], script[:last][::-1], other))
+    _divide(heard, script[first:last], found, first, other)
     return found
 
 
@@ -95,7 +110,9 @@ def _last_least(costs: NDArray[np.int64]) -> int:
     return len(costs) - 1 - int(costs[::-1].argmin())
 
 
-def _divide(heard: NDArray[np.int64], script: NDArray[np.int64], found: NDArray[np.int64], offset: int) -> None:
+def _divide(
+    heard: NDArray[np.int64], script: NDArray[np.int64], found: NDArray[np.int64], offset: int, other: int
+) -> None:
     """Hirschberg's division: the middle of the heard words meets the script where both halves cost least."""
     if len(heard) == 0 or len(script) == 0:
         return
@@ -104,20 +121,22 @@ def _divide(heard: NDArray[np.int64], script: NDArray[np.int64], found: NDArray[
         found[0] = offset + (int(same[0]) if len(same) else len(script) // 2)
         return
     middle = len(heard) // 2
-    before = _last_row(heard[:middle], script)
-    behind = _last_row(heard[middle:][::-1], script[::-1])[::-1]
+    before = _last_row(heard[:middle], script, other)
+    behind = _last_row(heard[middle:][::-1], script[::-1], other)[::-1]
     place = int((before + behind).argmin())
-    _divide(heard[:middle], script[:place], found[:middle], offset)
-    _divide(heard[middle:], script[place:], found[middle:], offset + place)
+    _divide(heard[:middle], script[:place], found[:middle], offset, other)
+    _divide(heard[middle:], script[place:], found[middle:], offset + place, other)
 
 
-def _last_row(heard: NDArray[np.int64], script: NDArray[np.int64], *, free_start: bool = False) -> NDArray[np.int64]:
+def _last_row(
+    heard: NDArray[np.int64], script: NDArray[np.int64], other: int, *, free_start: bool = False
+) -> NDArray[np.int64]:
     """Cost of all heard words against each beginning of the script; with a free start, of its best ending."""
     steps = np.arange(len(script) + 1)
     row = np.zeros_like(steps) if free_start else steps.copy()
     for word in heard:
-        best = row + _OTHER_WORD
-        np.minimum(best[1:], row[:-1] + _OTHER_WORD * (script != word), out=best[1:])
+        best = row + other
+        np.minimum(best[1:], row[:-1] + other * (script != word), out=best[1:])
         row = np.minimum.accumulate(best - steps) + steps
     return row
 

@@ -19,12 +19,7 @@ from numpy.typing import NDArray
 
 from myxtts.audio.mel import N_MELS
 from myxtts.models.layers import LayerNorm, Linear, Module, float32_layers, length_mask, linear
-
-FRAMES_PER_STEP = 2
-"""43 steps a second: at the codes' own 21.5, fast speech has more tokens than steps, and CTC no path."""
-KERNEL_WIDTH = 5
-_MEL_STD = 2.0
-"""About the standard deviation of a log mel around its clip's mean."""
+from myxtts.models.numpy_aligner import FRAMES_PER_STEP, KERNEL_WIDTH, MEL_STD
 
 
 class Labelled(NamedTuple):
@@ -69,7 +64,7 @@ class CTCNetwork(Module):
     def hidden(self, mel_BTM: tf.Tensor, mel_lengths_B: tf.Tensor, mean_B1M: tf.Tensor) -> list[tf.Tensor]:
         """The output of each block, [B, F, D]. A clip's mean is its voice and its microphone, no phone."""
         mask_BT1 = _mask(mel_lengths_B, mel_BTM)
-        x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / _MEL_STD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
+        x = tf.nn.relu(convolve((mel_BTM - mean_B1M) / MEL_STD * mask_BT1, self.into, stride=FRAMES_PER_STEP))
         mask_BF1 = _mask(steps_of(mel_lengths_B), x)
         outputs = []
         for block in self.blocks:

@@ -76,6 +76,24 @@ def _walk_back(back_FS: NDArray[np.int8], last_S: NDArray[Any], labels: int) -> 
     return path_F
 
 
+def end_scores(logp_FK: NDArray[np.float32], labels: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The log likelihood of the likeliest path that speaks the first 0, 1, 2 ... labels, and those alone."""
+    states_S = np.full(2 * len(labels) + 1, logp_FK.shape[1] - 1)
+    states_S[1::2] = labels
+    skips_S = np.zeros(len(states_S), bool)
+    skips_S[3::2] = states_S[3::2] != states_S[1:-2:2]
+    score_FS = logp_FK[:, states_S].astype(np.float64)
+    best_S = np.full(len(states_S), -np.inf)
+    best_S[:2] = score_FS[0, :2]
+    for score_S in score_FS[1:]:
+        before_S = best_S
+        best_S = before_S.copy()
+        np.maximum(best_S[1:], before_S[:-1], out=best_S[1:])
+        np.maximum(best_S[2:], np.where(skips_S[2:], before_S[:-2], -np.inf), out=best_S[2:])
+        best_S += score_S
+    return np.asarray(np.maximum(best_S[::2], np.concatenate([[-np.inf], best_S[1::2]])))
+
+
 def fill_blanks(path_F: NDArray[np.int64]) -> NDArray[np.int64]:
     """Every frame to the label that is nearest in time; of two as near, to the one that comes."""
     spoken = np.flatnonzero(path_F >= 0)

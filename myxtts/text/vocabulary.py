@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from myxtts.files import replacing
 
 Frontend = Literal["phonemes", "characters", "bpe"]
@@ -56,6 +59,11 @@ class Tokenizer(ABC):
     def sounding(self) -> list[bool]:
         """For every id whether it makes a sound of its own: phones and letters do, marks and punctuation do not."""
         return [_sounds(name) for name in self.tokens()]
+
+    def spoken_labels(self) -> NDArray[np.int32]:
+        """For every id its number among those that make a sound, a CTC network's label; -1 for the others."""
+        sounding = np.array(self.sounding())
+        return np.where(sounding, np.cumsum(sounding) - 1, -1).astype(np.int32)
 
     def spaces(self) -> list[bool]:
         """For every id whether it stands between words; byte-pair pieces have their space in them."""

@@ -45,14 +45,6 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of the task, how much is done and how much there is."""
 
 
-def spoken_labels(tokenizer: Tokenizer) -> NDArray[np.int32]:
-    """For every token id its CTC label, -1 for tokens without a sound."""
-    labels = np.full(tokenizer.size, -1, np.int32)
-    sounding = np.flatnonzero(tokenizer.sounding())
-    labels[sounding] = np.arange(len(sounding))
-    return labels
-
-
 def alignments_of(
     train: PreparedCorpus,
     clips: NDArray[np.integer],
@@ -130,7 +122,7 @@ class Aligner:
         from myxtts.audio.mel import MelSpectrogram
         from myxtts.models.aligner import CTCNetwork, seeded
 
-        self._label_of = spoken_labels(tokenizer)
+        self._label_of = tokenizer.spoken_labels()
         self._mel = MelSpectrogram()
         # Alignments of an earlier run need no network: what the run draws next must not depend on that.
         with keep_drawing_order():
@@ -264,7 +256,7 @@ def write_grown(path: Path, source: Path, old: Tokenizer, new: Tokenizer) -> Non
     except DAMAGED_ARRAYS as error:
         logger.warning("%s cannot be read (%s): the aligner is trained from nothing", source, error)
         return
-    was, now = spoken_labels(old), spoken_labels(new)
+    was, now = old.spoken_labels(), new.spoken_labels()
     ids = {token: number for number, token in enumerate(old.tokens())}
     known = [
         was[ids[token]] if token in ids else -1 for token, label in zip(new.tokens(), now, strict=True) if label >= 0

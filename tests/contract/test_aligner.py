@@ -8,6 +8,7 @@ import numpy as np
 
 from myxtts.models.aligner import CTCNetwork, Labelled, fit, seeded, steps_of
 from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels
+from myxtts.models.numpy_aligner import NumpyAligner
 
 LABELS = 4
 FRAMES_A_SOUND = 10
@@ -71,3 +72,13 @@ def test_training_ends_with_its_batches() -> None:
     batches = endless(0)
 
     assert len(fit(network, (next(batches) for _ in range(3)), steps=10)) == 3
+
+
+def test_the_numpy_network_hears_what_the_network_hears() -> None:
+    network = seeded(CTCNetwork(9, width=16, blocks=2), seed=3)
+    mel_TM = np.random.default_rng(0).normal(-5, 2, (51, 80)).astype(np.float32)
+
+    logits = network(mel_TM[None], np.array([51])).numpy()[0]
+    own = NumpyAligner([weight.numpy() for weight in network.weights]).log_posteriors(mel_TM)
+
+    np.testing.assert_allclose(own, logits - np.log(np.exp(logits).sum(-1, keepdims=True)), atol=1e-4)

@@ -10,6 +10,7 @@ import pytest
 from myxtts.audio.io import read_audio
 from myxtts.cli.main import main
 from myxtts.synthesis.voice import find_voice
+from tests.corpus_maker import make_ljspeech
 from tests.processes import myxtts, run
 
 
@@ -48,7 +49,9 @@ def test_a_folder_of_its_name_goes_before_it(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_fine_tuning_from_it_runs_both_stages(tmp_path: Path) -> None:
-    shown = myxtts("train", "--train-data", str(tmp_path), "--init-from", "base", "--dry-run")
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+
+    shown = myxtts("train", "--train-data", str(corpus), "--init-from", "base", "--dry-run")
 
     assert shown.returncode == 0, shown.stderr
     assert "init_from: base" in shown.stdout

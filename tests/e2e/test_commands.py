@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpus_maker import make_ljspeech
 from tests.processes import myxtts, run, run_program
 
 
@@ -113,8 +114,7 @@ def test_a_misspelt_command_is_corrected() -> None:
 
 
 def test_an_ascii_terminal_does_not_kill_persian_text(tmp_path: Path) -> None:
-    corpus = tmp_path / "صدای من"
-    corpus.mkdir()
+    corpus = make_ljspeech(tmp_path / "صدای من", 3)
 
     result = myxtts("train", "--dry-run", "--train-data", str(corpus), PYTHONIOENCODING="ascii", LC_ALL="C")
 

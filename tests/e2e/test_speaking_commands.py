@@ -24,6 +24,7 @@ from myxtts.cli.main import main
 from myxtts.cli.synth import SynthOptions, current_flags, numbered, read_texts, refuse_early
 from myxtts.cli.training_process import is_finished
 from myxtts.errors import ConfigError, MyXTTSError, OutputError, SynthesisError, UsageError
+from tests.corpus_maker import make_ljspeech
 from tests.processes import ROOT, myxtts, run_program
 from tests.unit.test_initial_voice import write_voice
 
@@ -232,9 +233,10 @@ def test_texts_are_utf_8_with_or_without_a_mark_and_other_bytes_are_refused(
 
 
 def test_the_demo_trains_with_a_command_that_a_user_could_type(tmp_path: Path) -> None:
-    command = train_command(FromScratchOptions(max_steps=5, folder=tmp_path / "demo"), tmp_path, Path("r"))
+    corpus = make_ljspeech(tmp_path / "corpus", 3)
+    command = train_command(FromScratchOptions(max_steps=5, folder=tmp_path / "demo"), corpus, Path("r"))
 
-    assert command[:5] == ["train", "--train-data", str(tmp_path), "--run-dir", "r"]
+    assert command[:5] == ["train", "--train-data", str(corpus), "--run-dir", "r"]
     shown = myxtts(*command, "--dry-run")
     assert (shown.returncode, shown.stderr) == (0, "")
     for line in ("max_steps: 5", "codec_steps: 5", "decoder_steps: 5", "discriminator_start: 5", "concatenation: 0.0"):

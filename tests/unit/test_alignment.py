@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +12,9 @@ import pytest
 from myxtts.config.model import ModelConfig
 from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.prepared import ClipIndex
-from myxtts.models.ctc_paths import edit_distance, error_rate, fill_blanks, forced_paths, greedy_labels
+from myxtts.models.ctc_paths import edit_distance, end_scores, error_rate, fill_blanks, forced_paths, greedy_labels
 from myxtts.text.tokenizer import CharacterTokenizer, PhonemeTokenizer
 from myxtts.training import alignment
-from myxtts.training.alignment import spoken_labels
 from myxtts.training.initial_voice import clips_that_fit, nothing_fits
 
 BLANK = 3
@@ -76,6 +76,19 @@ def test_a_clip_of_few_labels_has_a_path_for_every_frame(labels: list[int]) -> N
     assert fill_blanks(path).tolist() == [0, 0, 0]
 
 
+def test_the_score_of_labels_is_that_of_the_best_of_all_paths_that_speak_them() -> None:
+    logp_FK = np.log(np.random.default_rng(0).dirichlet(np.ones(3), 5)).astype(np.float32)
+    labels = np.array([1, 1, 0])
+    best = np.full(len(labels) + 1, -np.inf)
+    for path in itertools.product(range(3), repeat=len(logp_FK)):
+        spoken = [label for label, _ in itertools.groupby(path) if label != 2]
+        if spoken == list(labels[: len(spoken)]):
+            score = sum(logp_FK[frame, label] for frame, label in enumerate(path))
+            best[len(spoken)] = max(best[len(spoken)], score)
+
+    np.testing.assert_allclose(end_scores(logp_FK, labels), best, rtol=1e-5)
+
+
 def test_blanks_go_to_the_nearest_label() -> None:
     path = np.array([-1, 0, -1, -1, -1, 1, 1, -1])
 
@@ -101,7 +114,7 @@ def test_marks_spaces_and_languages_make_no_sound() -> None:
     tokenizer = PhonemeTokenizer(["a", "ˈ", "ː", " ", ",", "ɚ", "\u0303"], ["en", "fa"])
     names = tokenizer.tokens()
 
-    labels = spoken_labels(tokenizer)
+    labels = tokenizer.spoken_labels()
 
     assert [names[i] for i in np.flatnonzero(labels >= 0)] == ["a", "ɚ"]
     assert sorted(labels[labels >= 0].tolist()) == [0, 1]
@@ -109,7 +122,7 @@ def test_marks_spaces_and_languages_make_no_sound() -> None:
 
 def test_letters_of_a_character_vocabulary_sound() -> None:
     tokenizer = CharacterTokenizer(["a", "س", "!"], ["en", "fa"])
-    sounding = {tokenizer.tokens()[i] for i in np.flatnonzero(spoken_labels(tokenizer) >= 0)}
+    sounding = {tokenizer.tokens()[i] for i in np.flatnonzero(tokenizer.spoken_labels() >= 0)}
 
     assert {"a", "س"} <= sounding
     assert "!" not in sounding

@@ -24,7 +24,7 @@ from myxtts.models.weights import TEXT_WEIGHTS, read_arrays, save_arrays
 from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import ALIGNER_FILE, CONFIG_FILE, TOKENIZER_FILE, read_voice_config, voice_manifest
 from myxtts.text.tokenizer import train_tokenizer
-from myxtts.training.alignment import spoken_labels, write_grown
+from myxtts.training.alignment import write_grown
 from myxtts.training.initial_voice import begin, check_parts, first_tokenizer, resolved_config, text_rows
 from myxtts.training.recipes import length_of, recipe_for, stages_to_run
 from myxtts.training.run_folder import RunFolder, refuse_other_configuration
@@ -303,7 +303,7 @@ def test_the_gains_of_a_part_come_with_the_part(tmp_path: Path) -> None:
 def test_an_aligner_of_one_vocabulary_serves_another(tmp_path: Path) -> None:
     old = train_tokenizer("characters", [("hello سلام", "fa")])
     new = train_tokenizer("characters", [("hello سلام", "fa"), ("été", "fr")])
-    labels = int(spoken_labels(old).max()) + 1
+    labels = int(old.spoken_labels().max()) + 1
     head = np.random.default_rng(0).normal(size=(2, labels + 1)).astype(np.float32)
     np.savez(tmp_path / "old.npz", **{"0000": np.ones((3, 4), np.float32), "0001": head})
 
@@ -312,10 +312,10 @@ def test_an_aligner_of_one_vocabulary_serves_another(tmp_path: Path) -> None:
     with np.load(tmp_path / "new.npz") as stored:
         body, grown = stored["0000"], stored["0001"]
     assert np.array_equal(body, np.ones((3, 4)))
-    assert grown.shape == (2, int(spoken_labels(new).max()) + 2)
+    assert grown.shape == (2, int(new.spoken_labels().max()) + 2)
     assert np.array_equal(grown[:, -1], head[:, -1]), "the blank stays the last label"
-    sounds = [(token, label) for token, label in zip(new.tokens(), spoken_labels(new), strict=True) if label >= 0]
-    was = dict(zip(old.tokens(), spoken_labels(old), strict=True))
+    sounds = [(token, label) for token, label in zip(new.tokens(), new.spoken_labels(), strict=True) if label >= 0]
+    was = dict(zip(old.tokens(), old.spoken_labels(), strict=True))
     assert any(was.get(token, label) != label for token, label in sounds), "labels have moved"
     for token, label in sounds:
         expected = head[:, was[token]] if token in was else head[:, :labels].min(-1)

@@ -68,17 +68,24 @@ def test_recordings_become_a_corpus_that_training_reads(anna: Path, tmp_path: Pa
 def test_doubtful_pieces_are_set_aside_with_their_reason(tmp_path: Path) -> None:
     clipped = np.clip(recording([2], [1, 1], level=3.0), -1, 1)
     quiet = recording([2], [1, 1], level=0.003, noise=0.00001)
-    noisy = recording([2], [1, 1])
-    noisy += 0.05 * np.sin(2 * np.pi * 50 * np.arange(len(noisy)) / RATE)  # the hum of the mains
+    hissing = recording([2], [1, 1], noise=0.0225)  # white noise 12 dB below the speech
+    humming = recording([2], [1, 1])
+    humming += 0.05 * np.sin(2 * np.pi * 50 * np.arange(len(humming)) / RATE)  # the hum of the mains
     endless = recording([15], [2, 2])
-    sounds = {"clipped": clipped, "quiet": quiet, "noisy": noisy, "endless": endless}
+    sounds = {"clipped": clipped, "quiet": quiet, "humming": humming, "hissing": hissing, "endless": endless}
     out = tmp_path / "out"
 
     rows = collected(*(write(tmp_path / f"{name}.wav", sound) for name, sound in sounds.items()), out=out)
 
     assert rows == []
     reasons = {str(row["recording"]): str(row["reason"]).partition(":")[0] for row in set_aside(out)}
-    assert reasons == {"clipped": "clipped", "quiet": "too quiet", "noisy": "noisy", "endless": "too long"}
+    assert reasons == {
+        "clipped": "clipped",
+        "quiet": "too quiet",
+        "humming": "noisy",
+        "hissing": "noisy",
+        "endless": "too long",
+    }
 
 
 def test_with_a_script_pieces_have_its_words(tmp_path: Path) -> None:
