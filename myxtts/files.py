@@ -99,7 +99,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: 
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
-            file.write(kept[name].reshape(-1).view(np.uint8))
+            file.write(kept[name].reshape(-1).view(np.uint8).data)
 
 
 def make_folder(path: Path) -> None:

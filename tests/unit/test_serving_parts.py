@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -328,8 +328,8 @@ def test_a_stream_comes_in_chunks_and_a_row_whose_request_stops_leaves_the_batch
             raise InterruptedError
 
     generation = BatchedGeneration(lambda: batch, aligned=False, check=check)
-    stream: Callable[..., Any] = generation.stream
-    parts = stream(np.zeros((1, 1, 2)), np.zeros((1, 10**6), int), [10**6], chunk=4, seeds=7)
+    texts = TextBatch(np.zeros((1, 1, 2)), np.zeros((1, 10**6), int), [10**6], seeds=7)
+    parts = generation.stream(texts, chunk=4)
 
     assert next(parts).codes_BN.tolist() == [[7, 8, 9, 10]]
     assert next(parts).codes_BN.tolist() == [[11, 12, 13, 14]]
