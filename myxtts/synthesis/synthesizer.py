@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from myxtts.audio.io import from_int16
 from myxtts.audio.loudness import normalise_loudness
 from myxtts.config.speaking import Sampling
 from myxtts.errors import SynthesisError
@@ -143,7 +144,7 @@ class Synthesizer:
         clips = [references.read_reference(clip) for clip in given if not isinstance(clip, VoiceLatents)]
         if not clips:
             speaker = references.choose_speaker(self.voice.speakers, options.speaker, options.language)
-            clips = [references.checked_reference(speaker.wave.astype(np.float32) / 32768.0, speaker.name)]
+            clips = [references.checked_reference(from_int16(speaker.wave), speaker.name)]
         if self.voice.config.data.normalise_loudness:
             clips = [normalise_loudness(clip) for clip in clips]
         key = hashlib.sha256(b"".join(hashlib.sha256(clip.tobytes()).digest() for clip in clips)).digest()

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.io import resampled
+from myxtts.audio.io import from_int16, padded_rows, resampled
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.errors import SynthesisError
 from myxtts.models.reference_mel import reference_mel
@@ -80,10 +80,7 @@ class TensorFlowModel:
 
     def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
         """The mean of the latents over windows as long as training's, as XTTS v2 does it."""
-        lengths_B = np.array([len(window) for window in windows], np.int32)
-        wave_BS = np.zeros((len(windows), int(lengths_B.max())), np.float32)
-        for row, window in enumerate(windows):
-            wave_BS[row, : len(window)] = window
+        wave_BS, lengths_B = padded_rows([from_int16(window) for window in windows])
         speaker_V = None
         with tf.device(self._device):
             mel_BTM, mel_lengths_B = self._mel(wave_BS, lengths_B)

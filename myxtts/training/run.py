@@ -40,6 +40,7 @@ from myxtts.synthesis.voice import (
     voice_manifest,
 )
 from myxtts.training import initial_voice
+from myxtts.training.memory_estimate import refuse_weights_beyond_memory
 from myxtts.training.recipes import stages_to_run
 from myxtts.training.run_folder import (
     RunFolder,
@@ -72,6 +73,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
 
     `config` is resolved: of a run from a voice by `initial_voice.resolved_config`.
     """
+    refuse_weights_beyond_memory(config, plan)
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
         _refuse_what_cannot_go_on(config, folder, fresh)
