@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -347,12 +347,14 @@ class XTTSTrainer:
         """Every variable of the stage and its optimiser, by name."""
         return {name: np.asarray(variable.numpy()) for name, variable in self._variables().items()}
 
+    def set_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, variable in self._variables().items():
+            variable.assign(arrays[name])
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint of this stage; names or shapes that differ are an error that lists them."""
-        variables = self._variables()
-        refuse_other_model(checkpoint, variables, self.current_stage().name)
-        for name, variable in variables.items():
-            variable.assign(checkpoint.arrays[name])
+        refuse_other_model(checkpoint, self._variables(), self.current_stage().name)
+        self.set_arrays(checkpoint.arrays)
         self.step_number = checkpoint.step
         self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
         self.loss_scale.set_state(checkpoint.state.get("loss_scale"))

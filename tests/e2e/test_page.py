@@ -16,12 +16,16 @@ import numpy as np
 import pytest
 
 from myxtts.audio.io import write_audio
+from myxtts.evaluation.metrics import Moonshine
+from myxtts.evaluation.scoring import word_errors
 from tests.chromium import Browser
 from tests.processes import run_program
 from tests.serving import RunningServer, make_collected, make_run, running_server, spoken_noise
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
+BASE_VOICE = Path("base")
+"""The built-in one, by its name."""
 SHIFTS = """window.shifts = 0; new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifts += entry.value;
 }).observe({ type: "layout-shift", buffered: false });"""
@@ -58,14 +62,14 @@ KEEP_BLOBS = """window.made = []; window.address = URL.createObjectURL;
 """The page's content policy keeps scripts from fetching a blob's address."""
 HEARD = """(async () => {
   const sound = await new OfflineAudioContext(1, 1, 24000).decodeAudioData(await made.at(-1).arrayBuffer());
-  const samples = Int16Array.from(sound.getChannelData(0).subarray(0, 24000), (one) => one * 32767);
+  const samples = Int16Array.from(sound.getChannelData(0).subarray(0, 24000 * SECONDS), (one) => one * 32767);
   return btoa(Array.from(new Uint8Array(samples.buffer), (one) => String.fromCharCode(one)).join(""));
 })()"""
 
 
-def heard(page: Browser) -> np.ndarray:
-    """What the browser itself decodes of the file that it offers to download."""
-    return np.frombuffer(base64.b64decode(page.evaluate(HEARD)), "<i2")
+def heard(page: Browser, seconds: int = 1) -> np.ndarray:
+    """What the browser itself decodes of the beginning of the file that it offers to download."""
+    return np.frombuffer(base64.b64decode(page.evaluate(HEARD.replace("SECONDS", str(seconds)))), "<i2")
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,25 @@ def test_a_typed_text_is_heard_and_its_words_light_up(page: Browser, tongue: str
     assert np.abs(heard(page)).max() > 500
     assert page.evaluate("shifts") < 0.02, "nothing moves while it streams"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.recogniser
+def test_what_the_page_plays_is_understood(tmp_path: Path) -> None:
+    text = "The people of this city looked at the pictures in the old books."
+    with running_server(tmp_path, BASE_VOICE) as running, Browser() as page:
+        page.open(f"{running.url}/")
+        page.wait_for("document.querySelectorAll('#voice option').length > 0")
+        page.type("#text", text)
+        page.evaluate(KEEP_BLOBS)
+        page.press("Enter", code=13, control=True)
+        page.wait_for("document.querySelector('#words .now') !== null")
+        page.wait_for("!document.querySelector('#say').disabled")
+        wave = heard(page, seconds=8).astype(np.float32) / 32768
+
+    transcript = Moonshine().transcribe(wave, 24000)
+
+    errors = word_errors(text, transcript, "en")
+    assert errors.errors <= errors.length // 3, transcript
 
 
 def test_stopping_stops_and_a_link_brings_the_settings_back(page: Browser, server: RunningServer) -> None:
