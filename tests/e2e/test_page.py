@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -19,7 +20,7 @@ from myxtts.evaluation.metrics import Moonshine
 from myxtts.evaluation.scoring import word_errors
 from tests.chromium import Browser
 from tests.processes import run_program
-from tests.serving import RunningServer, make_run, running_server, spoken_noise
+from tests.serving import RunningServer, make_collected, make_run, running_server, spoken_noise
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -36,12 +37,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_program("voices", str(folder / "voice"))
     make_run(folder / "runs" / "first", ended=True)
     write_audio(folder / "clip.wav", spoken_noise(3.0), 22050)
+    make_collected(folder / "collected")
     return folder
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[RunningServer]:
-    with running_server(folder, folder / "voice", "--runs", str(folder / "runs")) as running:
+    shown = ("--runs", str(folder / "runs"), "--collected", str(folder / "collected"))
+    with running_server(folder, folder / "voice", *shown) as running:
         yield running
 
 
@@ -177,6 +180,51 @@ def test_a_run_is_watched_while_it_goes_on(page: Browser, folder: Path, tongue: 
     log.write("run_end", reason="finished", message="done")
     log.close()
     page.wait_for("document.querySelector('#run-state').className === 'badge good'")
+
+
+@pytest.mark.parametrize(("tongue", "text"), [("en", "What was said."), ("fa", "آنچه گفته شد.")])
+def test_collected_pieces_are_heard_corrected_kept_and_dropped(
+    page: Browser, folder: Path, tongue: str, text: str
+) -> None:
+    make_collected(folder / "collected")
+    if tongue == "fa":
+        page.click("#tongue")
+    page.click("nav a[href='#collect']")
+    page.wait_for("document.querySelectorAll('#piece-list li').length === 3")
+    assert page.evaluate("document.querySelectorAll('#piece-list li.kept').length") == 2
+
+    page.click("#piece-list li:first-child button")
+    page.type("#piece-list li.aside textarea", text)
+    page.click("#piece-list li.aside button.side")
+    page.wait_for("document.querySelectorAll('#piece-list li.kept').length === 3")
+    page.click("#piece-list li:first-child button.side")
+    page.wait_for("document.querySelectorAll('#piece-list li.kept').length === 2")
+
+    rows = (folder / "collected" / "metadata.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split("|")[:2] for row in rows] == [["anna_00002", "The second one."], ["anna_00003", text]]
+    assert "anna_00001" in (folder / "collected" / "set_aside.jsonl").read_text()
+    page.evaluate("location.reload()")
+    page.wait_for("document.querySelectorAll('#piece-list li.kept').length === 2")
+
+
+def test_the_pieces_api_refuses_what_it_cannot_keep(server: RunningServer, folder: Path) -> None:
+    make_collected(folder / "collected")
+    with httpx.Client(base_url=server.url) as client:
+        for path, body, status in (
+            ("anna_00001", {"text": "", "kept": True}, 400),
+            ("anna_00001", {"text": "a\nb", "kept": True}, 400),
+            ("anna_00001", {"text": "a", "kept": "yes"}, 400),
+            ("anna_00001", ["a"], 400),
+            ("none", {"text": "a", "kept": True}, 404),
+            ("..%2f..%2fmetadata", {"text": "a", "kept": True}, 404),
+        ):
+            answer = client.post(f"/v1/collected/{path}", json=body)
+            assert (answer.status_code, set(answer.json()["error"])) == (status, {"message", "type", "param", "code"})
+        assert client.get("/v1/collected/..%2fmetadata.csv/audio").status_code == 404
+        assert client.get("/v1/collected/anna_00001/audio").headers["content-type"] == "audio/wav"
+        changed = client.post("/v1/collected/anna_00001", json={"text": " a | b ", "kept": True}).json()
+    assert (changed["text"], changed["kept"]) == ("a b", True)
+    assert "anna_00001|a b|a b|anna|en" in (folder / "collected" / "metadata.csv").read_text()
 
 
 def test_the_page_fits_a_phone_and_every_control_has_a_name(page: Browser) -> None:

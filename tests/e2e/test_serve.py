@@ -428,6 +428,7 @@ def test_stopping_finishes_what_has_begun(voice: Path, tmp_path: Path) -> None:
         (["--at-once", "0"], "--at-once is 0"),
         (["--api-key-file", "no-such-file"], "--api-key-file no-such-file cannot be read"),
         (["--runs", "no-such-folder"], "--runs no-such-folder is no folder"),
+        (["--collected", "docs"], "--collected docs was not made by collect or record"),
         (["--new-key", "phone"], "--new-key has no file to go to"),
         (["--voice", "nowhere"], "there is no voice 'nowhere'"),
     ],
