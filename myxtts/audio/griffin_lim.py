@@ -1,156 +1,204 @@
 """From log mels back to waves without a neural vocoder: the inverse of `mel`, as far as phases can be guessed.
 
-Mel power goes to the linear bins without ever going negative; the fast Griffin-Lim iteration (momentum 0.99)
-then finds phases that fit it. Batched, deterministic, on whatever device the call runs. Only for windows that are a
-multiple of the hop, as those of XTTS's mels are.
+Mel power goes to the linear bins without ever going negative. Phases begin where a single pass puts them (a running sum
+of the frequency of the nearest peak: Beauregard, Harish and Wyse, 2015) in the bins that tell harmonics apart, and as
+noise above; a few rounds of fast Griffin-Lim then fit them to each other, and come as close as 32 from random phases.
+NumPy alone, one clip at a time, in every runtime; the same mel gives the same samples.
 
-Shapes: B clips, S samples, T frames, W window samples, F frequency bins, M mel channels.
+Shapes: S samples, T frames, W window samples, F frequency bins, M mel channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import DVAE_MEL, MelSettings, Tensor, analysis_window, checked_norms, mel_filterbank
-from myxtts.errors import ConfigError
+from myxtts.audio.mel import DVAE_MEL, HOP, N_FFT, analysis_window, mel_filterbank
+from myxtts.runtime.philox import stateless_uniform
 
-_SPREAD_ITERATIONS = 30
-_TINY = 1e-10
+Floats = NDArray[np.float32]
+Complexes = NDArray[np.complex64]
 
-
-class GriffinLim:
-    """Log mels to waves, compiled once for all shapes."""
-
-    def __init__(
-        self,
-        settings: MelSettings = DVAE_MEL,
-        *,
-        channel_norms: Sequence[float] | NDArray[np.float32] | None = None,
-        iterations: int = 32,
-        momentum: float = 0.99,
-        seed: int = 0,
-    ) -> None:
-        if settings.win_samples != settings.n_fft or settings.win_samples % settings.hop_samples:
-            raise ConfigError(
-                f"Griffin-Lim got a window of {settings.win_samples}, an FFT of {settings.n_fft} and a hop of "
-                f"{settings.hop_samples} samples; window and FFT must be equal and a multiple of the hop",
-                hint="invert the DVAE's mel (1024, 1024, 256), not the conditioning mel",
-            )
-        if iterations < 0 or not 0.0 <= momentum < 1.0:
-            raise ConfigError(
-                f"Griffin-Lim got {iterations} iterations and momentum {momentum}, must be >= 0 and in [0, 1)",
-                hint="the defaults are 32 and 0.99",
-            )
-        self.settings = settings
-        self.channel_norms = checked_norms(channel_norms, settings.n_mels)
-        self.iterations, self.momentum, self.seed = iterations, momentum, seed
-        self._filters_FM = mel_filterbank(settings)
-        self._window_W = analysis_window(settings)
-        self._compiled: Any = None
-
-    def __call__(self, mel_BTM: Any, mel_lengths_B: Any = None) -> Tensor:
-        """Waves [B, (T - 1) * hop], silent beyond each clip's own (length - 1) * hop samples."""
-        import tensorflow as tf
-
-        mel_BTM = tf.convert_to_tensor(mel_BTM, tf.float32)
-        if mel_lengths_B is None:
-            mel_lengths_B = tf.fill([tf.shape(mel_BTM)[0]], tf.shape(mel_BTM)[1])
-        if self._compiled is None:
-            self._compiled = tf.function(self.wave, reduce_retracing=True, autograph=False)
-        return self._compiled(mel_BTM, tf.convert_to_tensor(mel_lengths_B, tf.int32))
-
-    def wave(self, mel_BTM: Tensor, mel_lengths_B: Tensor) -> Tensor:
-        """`__call__` uncompiled, to be traced into a function of the caller's."""
-        import tensorflow as tf
-
-        inside_BT = tf.sequence_mask(mel_lengths_B, tf.shape(mel_BTM)[1])
-        magnitude_BTF = self._linear_magnitude(mel_BTM) * tf.cast(inside_BT, tf.float32)[:, :, None]
-        spectrum_BTF = self._with_phases(magnitude_BTF)
-        half = self.settings.n_fft // 2
-        samples = (tf.shape(mel_BTM)[1] - 1) * self.settings.hop_samples
-        wave_BS = self._overlap_add(spectrum_BTF)[:, half : half + samples]
-        own_samples_B = tf.maximum(mel_lengths_B - 1, 0) * self.settings.hop_samples
-        return wave_BS * tf.cast(tf.sequence_mask(own_samples_B, samples), tf.float32)
-
-    def _linear_magnitude(self, mel_BTM: Tensor) -> Tensor:
-        """Non-negative linear bins whose mel is the given one: multiplicative updates from the transposed filters."""
-        import tensorflow as tf
-
-        if self.channel_norms is not None:
-            mel_BTM = mel_BTM * self.channel_norms
-        target_BTM = tf.exp(mel_BTM)
-        filters_FM, filters_MF = self._filters_FM, np.ascontiguousarray(self._filters_FM.T)
-        numerator_BTF = tf.matmul(target_BTM, filters_MF)
-        power_BTF = numerator_BTF
-        for _ in range(_SPREAD_ITERATIONS):
-            back_BTF = tf.matmul(tf.matmul(power_BTF, filters_FM), filters_MF)
-            power_BTF = power_BTF * numerator_BTF / (back_BTF + _TINY)
-        return tf.sqrt(power_BTF)
-
-    def _with_phases(self, magnitude_BTF: Tensor) -> Tensor:
-        import tensorflow as tf
-
-        shape = tf.shape(magnitude_BTF)
-        angle = tf.random.stateless_uniform(shape, [self.seed, 0], 0.0, 2.0 * np.pi)
-        spectrum = tf.complex(magnitude_BTF * tf.cos(angle), magnitude_BTF * tf.sin(angle))
-        rebuilt_before = tf.zeros_like(spectrum)
-        step = tf.constant(0)
-        # The gradient of no one is asked for here; a while loop keeps the graph small for any number of iterations.
-        _, spectrum, _ = tf.while_loop(
-            lambda step, *_: step < self.iterations,
-            lambda step, spectrum, before: (step + 1, *self._iterate(magnitude_BTF, spectrum, before)),
-            (step, spectrum, rebuilt_before),
-        )
-        return spectrum
-
-    def _iterate(self, magnitude_BTF: Tensor, spectrum: Tensor, rebuilt_before: Tensor) -> tuple[Tensor, Tensor]:
-        import tensorflow as tf
-
-        rebuilt = tf.signal.rfft(self._frames(self._overlap_add(spectrum)))
-        pushed = rebuilt + self.momentum * (rebuilt - rebuilt_before)
-        real, imag = tf.math.real(pushed), tf.math.imag(pushed)
-        gain = magnitude_BTF * tf.math.rsqrt(tf.maximum(real * real + imag * imag, 1e-20))
-        return tf.complex(real * gain, imag * gain), rebuilt
-
-    def _overlap_add(self, spectrum_BTF: Tensor) -> Tensor:
-        """The signal [B, (T + steps - 1) * hop] whose frames come closest to these spectra, least squares."""
-        import tensorflow as tf
-
-        frames_BTW = tf.signal.irfft(spectrum_BTF, [self.settings.n_fft]) * self._window_W
-        weight_1TW = tf.ones_like(frames_BTW[:1, :, :1]) * (self._window_W * self._window_W)
-        return self._shift_and_add(frames_BTW) / tf.maximum(self._shift_and_add(weight_1TW), 1e-3)
-
-    def _shift_and_add(self, frames_BTW: Tensor) -> Tensor:
-        import tensorflow as tf
-
-        hop, steps = self.settings.hop_samples, self.settings.win_samples // self.settings.hop_samples
-        batch, frames = tf.shape(frames_BTW)[0], tf.shape(frames_BTW)[1]
-        shifted = [
-            tf.pad(frames_BTW[:, :, i * hop : (i + 1) * hop], [[0, 0], [i, steps - 1 - i], [0, 0]])
-            for i in range(steps)
-        ]
-        return tf.reshape(tf.add_n(shifted), [batch, (frames + steps - 1) * hop])
-
-    def _frames(self, signal_BS: Tensor) -> Tensor:
-        import tensorflow as tf
-
-        hop, steps = self.settings.hop_samples, self.settings.win_samples // self.settings.hop_samples
-        blocks = tf.reshape(signal_BS, [tf.shape(signal_BS)[0], -1, hop])
-        frames = tf.shape(blocks)[1] - (steps - 1)
-        parts = [blocks[:, i : i + frames] * self._window_W[i * hop : (i + 1) * hop] for i in range(steps)]
-        return tf.concat(parts, axis=2)
+ROUNDS = 12
+MOMENTUM = np.float32(0.9)
+_POINTS = 768
+"""Of an FFT while phases are sought: the mel ends at 8 kHz, bin 371 of 513, so that three quarters of the rate hold all
+of it."""
+_OVERLAP = 4
+_TONAL_BINS = 128
+"""Up to 2.75 kHz; above, the mel's filters are wider than the distance of harmonics, and a peak means nothing."""
+_NOISE_FRAMES = 128
+_SPREAD_ROUNDS = 12
+_FILTER_GROUPS = 4
+_TINY = np.float32(1e-10)
 
 
-@lru_cache(maxsize=4)
-def _default(iterations: int, seed: int) -> GriffinLim:
-    return GriffinLim(iterations=iterations, seed=seed)
+def griffin_lim(mel_TM: Floats, *, rounds: int = ROUNDS) -> Floats:
+    """The wave [(T - 1) * hop] of XTTS's own log mels (without channel norms) at 22,050 samples a second."""
+    magnitude_TF = linear_magnitude(mel_TM)
+    frames = len(magnitude_TF)
+    spectrum_TF = magnitude_TF * _first_phases(magnitude_TF)
+    fourier = _ShortTimeFourier(frames, _POINTS)
+    before_S = np.zeros((frames + _OVERLAP - 1) * _POINTS // _OVERLAP, np.float32)
+    length_TF = np.empty_like(magnitude_TF)
+    for _ in range(rounds):
+        wave_S = fourier.inverse(spectrum_TF)
+        # Momentum of the spectrum is that of the wave, which has a quarter of the numbers.
+        before_S -= wave_S
+        before_S *= -MOMENTUM
+        before_S += wave_S
+        fourier.forward(before_S, out=spectrum_TF)
+        np.abs(spectrum_TF, out=length_TF)
+        length_TF += _TINY
+        spectrum_TF *= np.divide(magnitude_TF, length_TF, out=length_TF)
+        before_S = wave_S
+    half = N_FFT // 2
+    return _ShortTimeFourier(frames, N_FFT).inverse(spectrum_TF)[half : half + (frames - 1) * HOP]
 
 
-def griffin_lim(mel_BTM: Any, mel_lengths_B: Any = None, *, iterations: int = 32, seed: int = 0) -> Tensor:
-    """Waves of XTTS's own log mels (without channel norms) at 22,050 samples a second."""
-    return _default(iterations, seed)(mel_BTM, mel_lengths_B)
+def linear_magnitude(mel_TM: Floats) -> Floats:
+    """Non-negative linear bins whose mel is the given one: multiplicative updates from the transposed filters.
+
+    Each update goes on by half of the last one, which takes 12 of them as far as 30.
+    """
+    target_TM = np.exp(mel_TM)
+    wanted_TF = _through(target_TM, to_mel=False)
+    power_TF = wanted_TF.copy()
+    step_TF = np.ones_like(power_TF)
+    for _ in range(_SPREAD_ROUNDS):
+        there_TF = _through(_through(power_TF, to_mel=True), to_mel=False)
+        there_TF += _TINY
+        np.sqrt(step_TF, out=step_TF)
+        step_TF *= wanted_TF
+        step_TF /= there_TF
+        power_TF *= step_TF
+    return np.asarray(np.sqrt(power_TF), np.float32)
+
+
+class _ShortTimeFourier:
+    """Transform and least-squares inverse of one number of frames, three quarters of each in the next."""
+
+    def __init__(self, frames: int, points: int) -> None:
+        self._points, self._hop = points, points // _OVERLAP
+        self._window_W = _window(points)
+        self._frames_TW: Any = np.empty((frames, points), np.float32)  # NumPy's types know no float32 transform
+        self._frames_TW[:] = self._window_W
+        self._share_S = np.float32(1) / np.maximum(self._shifted_and_added(), np.float32(1e-3))
+
+    def forward(self, wave_S: Floats, *, out: Any) -> None:
+        """Write the spectra of the windowed frames, [T, points / 2 + 1], divided by the number of points.
+
+        So divided, NumPy transforms in single precision; without, in double precision and eight times as long.
+        """
+        frames_TW = sliding_window_view(wave_S, self._points)[:: self._hop]
+        np.multiply(frames_TW, self._window_W, out=self._frames_TW)
+        np.fft.rfft(self._frames_TW, norm="forward", out=out)
+
+    def inverse(self, spectrum_TF: Complexes) -> Floats:
+        """The wave [(T + 3) * hop] whose spectra come closest to these; bins that are not given are 0."""
+        np.fft.irfft(spectrum_TF, self._points, out=self._frames_TW)
+        wave_S = self._shifted_and_added()
+        wave_S *= self._share_S
+        return wave_S
+
+    def _shifted_and_added(self) -> Floats:
+        self._frames_TW *= self._window_W
+        frames, hop = len(self._frames_TW), self._hop
+        blocks = np.zeros((frames + _OVERLAP - 1, hop), np.float32)
+        for step in range(_OVERLAP):
+            blocks[step : step + frames] += self._frames_TW[:, step * hop : (step + 1) * hop]
+        return blocks.reshape(-1)
+
+
+def _first_phases(magnitude_TF: Floats) -> Complexes:
+    """Numbers of length 1: of the bins of harmonics by their peaks, of the others by chance."""
+    frames, bins = magnitude_TF.shape
+    angle_TF = _tonal_cycles(magnitude_TF) * np.float32(2 * np.pi)
+    first_TF = np.empty((frames, bins), np.complex64)
+    tonal = first_TF[:, :_TONAL_BINS]
+    np.cos(angle_TF, out=tonal.real)
+    np.sin(angle_TF, out=tonal.imag)
+    for begin in range(0, frames, _NOISE_FRAMES):
+        first_TF[begin : begin + _NOISE_FRAMES, _TONAL_BINS:] = _noise()[: frames - begin]
+    return first_TF
+
+
+def _tonal_cycles(magnitude_TF: Floats) -> Floats:
+    """Phases of the lowest bins in cycles: from frame to frame each goes on as the sinusoid of its nearest peak."""
+    padded = np.pad(magnitude_TF[:, : _TONAL_BINS + 1], ((0, 0), (1, 0)))
+    left, middle, right = padded[:, :-2], padded[:, 1:-1], padded[:, 2:]
+    peak_TF = (middle > left) & (middle >= right)
+    curve_TF = np.where(peak_TF, left - 2 * middle + right, np.float32(-1))
+    frequency_TF = np.arange(_TONAL_BINS, dtype=np.float32) + np.where(peak_TF, (left - right) / curve_TF / 2, 0)
+    nearest_TF = _nearest(peak_TF)
+    # Half of a hop's cycles before the border of two frames, half behind it.
+    half_TF = np.take_along_axis(frequency_TF, nearest_TF, axis=1) / np.float32(2 * _OVERLAP) % np.float32(1)
+    cycles_TF = np.empty((len(magnitude_TF), _TONAL_BINS), np.float32)
+    cycles_TF[0] = 0
+    for frame in range(1, len(cycles_TF)):
+        reached_F = cycles_TF[frame - 1] + half_TF[frame - 1]
+        np.add(reached_F[nearest_TF[frame]], half_TF[frame], out=cycles_TF[frame])
+    # Bins agree at the middle of a window, and so alternate at its beginning.
+    return np.asarray(cycles_TF + np.arange(_TONAL_BINS) % 2 / 2, np.float32)
+
+
+def _nearest(peak_TF: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each bin the one of the nearest peak of its frame; in a frame without peaks the last."""
+    bins_F, far = np.arange(_TONAL_BINS), 2 * _TONAL_BINS
+    below_TF = np.maximum.accumulate(np.where(peak_TF, bins_F, -far), axis=1)
+    above_TF = np.minimum.accumulate(np.where(peak_TF, bins_F, far)[:, ::-1], axis=1)[:, ::-1]
+    return np.clip(np.where(bins_F - below_TF <= above_TF - bins_F, below_TF, above_TF), 0, _TONAL_BINS - 1)
+
+
+@lru_cache(maxsize=1)
+def _noise() -> Complexes:
+    """Random phases of the upper bins for a second and a half, [T, F]."""
+    bins = _POINTS // 2 + 1 - _TONAL_BINS
+    angle_TF = stateless_uniform(_NOISE_FRAMES * bins, 0).reshape(_NOISE_FRAMES, bins) * np.float32(2 * np.pi)
+    return np.asarray(np.exp(1j * angle_TF), np.complex64)
+
+
+class _FilterGroup(NamedTuple):
+    """Neighbouring bins and the mel filters that read any of them: nearly all other products would be with 0."""
+
+    bins: slice
+    filters: slice
+    to_mel_FM: Floats
+    to_bins_MF: Floats
+
+
+@lru_cache(maxsize=1)
+def _filter_groups() -> list[_FilterGroup]:
+    filters_FM = mel_filterbank(DVAE_MEL)[: _POINTS // 2 + 1]
+    groups = []
+    for bins in np.array_split(np.arange(len(filters_FM)), _FILTER_GROUPS):
+        own = slice(int(bins[0]), int(bins[-1]) + 1)
+        read = np.flatnonzero(filters_FM[own].any(axis=0))
+        channels = slice(int(read[0]), int(read[-1]) + 1)
+        part_FM = np.ascontiguousarray(filters_FM[own, channels])
+        groups.append(_FilterGroup(own, channels, part_FM, np.ascontiguousarray(part_FM.T)))
+    return groups
+
+
+def _through(power: Floats, *, to_mel: bool) -> Floats:
+    """Power of bins through the mel's filters, or of mel channels back through the transposed filters."""
+    groups = _filter_groups()
+    if to_mel:
+        mel_TM = np.zeros((len(power), groups[-1].filters.stop), np.float32)
+        for group in groups:
+            mel_TM[:, group.filters] += power[:, group.bins] @ group.to_mel_FM
+        return mel_TM
+    bins_TF = np.empty((len(power), groups[-1].bins.stop), np.float32)
+    for group in groups:
+        np.matmul(power[:, group.filters], group.to_bins_MF, out=bins_TF[:, group.bins])
+    return bins_TF
+
+
+@lru_cache(maxsize=2)
+def _window(points: int) -> Floats:
+    return analysis_window(replace(DVAE_MEL, n_fft=points, win_samples=points, hop_samples=points // _OVERLAP))

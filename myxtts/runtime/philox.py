@@ -1,6 +1,6 @@
 """The numbers of `tf.random.stateless_uniform`, to the bit, without TensorFlow: Philox 4x32 in ten rounds.
 
-Every runtime samples codes and begins Griffin-Lim with these, so that a seed means the same speech everywhere.
+Every runtime samples codes with these, so that a seed means the same speech everywhere.
 """
 
 from __future__ import annotations

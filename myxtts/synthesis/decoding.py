@@ -1,8 +1,7 @@
 """From generated codes and latents to waves: HiFi-GAN where the voice has one, else mels and Griffin-Lim.
 
-One piece at a time: Griffin-Lim's first phases depend on the batch's shape, and a piece must have the same samples
-whatever was spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel channels, V speaker vector,
-S samples.
+One piece at a time: a piece has the same samples whatever was spoken beside it. Shapes: N codes, D width of a latent,
+T mel frames, M mel channels, V speaker vector, S samples.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.griffin_lim import GriffinLim
+from myxtts.audio.griffin_lim import griffin_lim
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.audio.postfilter import Postfilter
 from myxtts.errors import SynthesisError
@@ -70,7 +69,6 @@ class CodecDecoder:
         self._dvae = dvae
         self.set_postfilter(gains)
         self._mel = MelSpectrogram()
-        self._griffin_lim = GriffinLim()
         self._decode = tf.function(
             lambda codes, voice: dvae.decode(codes, voice_BV=voice), reduce_retracing=True, autograph=False
         )
@@ -81,23 +79,20 @@ class CodecDecoder:
         self._postfilter = Postfilter.of(self._dvae, gains)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
-        return self.wave_of(stretched(self._mel_of(made.codes_N, _voice_of(self._dvae, speaker_V)), speed))
+        return griffin_lim(stretched(self._mel_of(made.codes_N, _voice_of(self._dvae, speaker_V)), speed))
 
     def _mel_of(self, codes_N: NDArray[np.int32], voice_1V: Any) -> NDArray[np.float32]:
         return self._postfilter.apply(self._decode(tf.constant(codes_N[None]), voice_1V)[0].numpy())
 
-    def wave_of(self, mel_TM: NDArray[np.float32]) -> Wave:
-        return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
-
     def round_trip(self, wave_S: Wave) -> Wave:
         """The clip through codes and back: the best that any text can sound with this codec."""
         codes_1N, voice_1V = self._encode(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))
-        return self.wave_of(self._mel_of(codes_1N[0].numpy(), voice_1V))[: len(wave_S)]
+        return griffin_lim(self._mel_of(codes_1N[0].numpy(), voice_1V))[: len(wave_S)]
 
     def griffin_lim_only(self, wave_S: Wave) -> Wave:
         """The clip through its mel and back, without codes: what Griffin-Lim alone costs."""
         mel_1TM, _ = self._mel(tf.constant(wave_S[None]), tf.constant([len(wave_S)]))
-        return self.wave_of(mel_1TM[0].numpy())
+        return griffin_lim(mel_1TM[0].numpy())
 
     def _codes_and_voice(self, wave_BS: tf.Tensor, lengths_B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
         mel = self._mel.log_mel(wave_BS, lengths_B)
@@ -111,7 +106,6 @@ class TrainedMelDecoder:
     name = "mel decoder and Griffin-Lim"
 
     def __init__(self, mel_decoder: MelDecoder, dvae: DVAE, gains: Sequence[float] | None = None) -> None:
-        self._griffin_lim = GriffinLim()
         self._mel_decoder, self._dvae = mel_decoder, dvae
         self.set_postfilter(gains)
         ids_1N = tf.TensorSpec([1, None], tf.int32)
@@ -144,8 +138,7 @@ class TrainedMelDecoder:
             mel_1TM = self._with_text(*inputs, *text)
         else:
             mel_1TM = self._without_text(*inputs)
-        mel_TM = stretched(self._postfilter.apply(mel_1TM[0].numpy()), speed)
-        return np.asarray(self._griffin_lim(mel_TM[None])[0].numpy(), np.float32)
+        return griffin_lim(stretched(self._postfilter.apply(mel_1TM[0].numpy()), speed))
 
 
 def _voice_of(dvae: DVAE, speaker_V: Any) -> tf.Tensor:

@@ -25,6 +25,7 @@ from myxtts.runtime.kernels import stored_table
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.speech_model import TextBatch
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import Voice
@@ -166,7 +167,7 @@ def speak(trainer: XTTSTrainer, name: Any) -> None:
     synthesizer.speak("one two", reference=[reference], checks=HallucinationChecks(retries=0))
     latents_1LD = synthesizer.latents([reference]).latents_LD[None]
     with tf.device(MODEL):
-        next(model.generator.stream(latents_1LD, [[5, 6, 7]], [3]))
+        next(model.generator.stream(TextBatch(latents_1LD, [[5, 6, 7]], [3])))
 
 
 def host_batch() -> dict[str, np.ndarray]:

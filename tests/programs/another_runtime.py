@@ -12,7 +12,7 @@ import numpy as np  # noqa: E402
 from myxtts.config.config import XTTSConfig  # noqa: E402
 from myxtts.synthesis.manifest import VoiceManifest  # noqa: E402
 from myxtts.synthesis.references import Speaker, VoiceLatents  # noqa: E402
-from myxtts.synthesis.speech_model import Generated  # noqa: E402
+from myxtts.synthesis.speech_model import Generated, TextBatch  # noqa: E402
 from myxtts.synthesis.synthesizer import Synthesizer  # noqa: E402
 from myxtts.synthesis.voice import Voice  # noqa: E402
 from myxtts.text.tokenizer import train_tokenizer  # noqa: E402
@@ -26,8 +26,8 @@ class Tones:
     def encode_reference(self, clips: Any, windows: Any) -> VoiceLatents:
         return VoiceLatents(np.full((2, 4), len(windows), np.float32), None)
 
-    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
-        counts = 2 * np.asarray(text_lengths_B)
+    def generate(self, texts: TextBatch) -> Generated:
+        counts = 2 * np.asarray(texts.lengths_B)
         most, rows = int(counts.max()), len(counts)
         codes_BN = np.tile(np.arange(most, dtype=np.int32), (rows, 1))
         return Generated(codes_BN, counts, np.ones(rows, bool), np.zeros((rows, most, 4), np.float32), codes_BN // 2)

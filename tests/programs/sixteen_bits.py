@@ -16,6 +16,7 @@ from myxtts.models.hifigan import samples_of
 from myxtts.models.xtts import XTTS
 from myxtts.synthesis.decoding import CodecDecoder
 from myxtts.synthesis.generation import Generator, new_request
+from myxtts.synthesis.speech_model import TextBatch
 from myxtts.training.stages import MEL_DECODER
 from myxtts.training.stages.stage import StageContext
 from myxtts.training.trainer import XTTSTrainer
@@ -106,7 +107,7 @@ def main(policy: str) -> None:
 
     generator = Generator(model.gpt, alignment_heads=((1, 0),))
     voice = np.zeros((1, sizes.conditioning_latents, sizes.gpt_width), "float32")
-    inputs, request = new_request(model.gpt, voice, [[5, 6, 7]], [3], None, 0, 0, 9)
+    inputs, request = new_request(model.gpt, TextBatch(voice, [[5, 6, 7]], [3], max_codes=9), 0)
     spoken = generator._whole.get_concrete_function(*inputs, request).structured_outputs
     shapes = tf.TensorSpec([1, None], tf.int32), tf.TensorSpec([1, 0])
     mel = CodecDecoder(model.dvae)._decode.get_concrete_function(*shapes).structured_outputs

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.audio.griffin_lim import griffin_lim
 from myxtts.audio.mel import SAMPLE_RATE
-from myxtts.audio.numpy_mel import griffin_lim
 from myxtts.audio.postfilter import Postfilter
 from myxtts.errors import SynthesisError
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
