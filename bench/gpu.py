@@ -21,6 +21,7 @@ from bench.simulate import Phases, show, simulate
 from bench.speechlike import kathleen_lengths_s, make_corpus
 
 COPY_MB = 64
+COPIED_ROWS = 8
 FLOAT_BYTES = 4
 
 
@@ -96,17 +97,19 @@ def phases_of(windows: list[Any], training: Any, link_gb_s: float | None) -> Pha
     )
 
 
-def copy_gb_s(source: str, destination: str) -> float:
-    """Bandwidth of explicit copies between two devices, the last of them waited for."""
+def copy_gb_s(source: str, destination: str, *, deep_copy: bool = False) -> float:
+    """Bandwidth from one device to another as training copies its batches, each copy waited for."""
     import tensorflow as tf
 
-    with tf.device(source):
-        tensor = tf.random.normal([COPY_MB * 250_000])
+    from myxtts.pipeline.devices import TensorFlowDevices
+
+    devices = TensorFlowDevices(deep_copy=deep_copy)
+    with devices.scope(source):
+        batch = {"mel": tf.random.normal([COPIED_ROWS, COPY_MB * 250_000 // COPIED_ROWS])}
     times = []
-    for _ in range(10):
+    for _ in range(10):  # the fastest: the first is traced
         began = time.perf_counter()
-        with tf.device(destination):
-            float(tf.identity(tensor)[0])
+        devices.finish(devices.copy([batch], [destination]).replicas[0], destination)
         times.append(time.perf_counter() - began)
     return COPY_MB / 1000 / min(times)
 

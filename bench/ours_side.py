@@ -24,6 +24,7 @@ from myxtts.models.gpt import GPT, gpt_losses
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.speaker_encoder import SAMPLE_RATE, SpeakerEncoder
 from myxtts.synthesis.generation import Generator
+from myxtts.synthesis.speech_model import TextBatch
 from myxtts.training.optim import AdamW
 from myxtts.training.stages.spec import StageRecipe
 
@@ -104,10 +105,10 @@ def generate(config: ModelConfig, arguments: argparse.Namespace) -> float:
     generator = Generator(built(GPT(config)))
     latents, text = normal(1, config.conditioning_latents, config.gpt_width), integers(6000, 1, TEXT_TOKENS)
     sampling = Sampling(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=10.0)
-    limits = {"min_codes": arguments.tokens, "max_codes": arguments.tokens}
 
     def speak() -> None:
-        made = generator.generate(latents, text, [TEXT_TOKENS], sampling=sampling, **limits)
+        texts = TextBatch(latents, text, [TEXT_TOKENS], sampling, max_codes=arguments.tokens)
+        made = generator.generate(texts, min_codes=arguments.tokens)
         assert made.lengths_B[0] == arguments.tokens
 
     return arguments.tokens / median_cpu_s(speak, arguments.steps)
@@ -149,7 +150,7 @@ def big(config: ModelConfig, arguments: argparse.Namespace) -> dict[str, float]:
     rates = []
     for _ in range(2):
         start = time.process_time()
-        Generator(model.gpt).generate(latents, text, [TEXT_TOKENS], min_codes=20, max_codes=20)
+        Generator(model.gpt).generate(TextBatch(latents, text, [TEXT_TOKENS], max_codes=20), min_codes=20)
         rates.append(20 / (time.process_time() - start))
     return {
         "parameters": sum(model.parameter_counts().values()),

@@ -3,6 +3,7 @@
     python -m bench simulate                      checks it against simulated devices, then predicts up to 64
     python -m bench simulate --run RUN            predicts from the phase times of your own run's events.jsonl
     python -m bench simulate --process-ms 90 --train-ms 120 --batch-mb 6 --gradient-mb 1764
+    python -m bench simulate --process-ms 90 --train-ms 120 --batch-mb 6 --gradient-mb 1764 --network-gb-s 1.25
 
 A batch is processed by the data device whose turn it is, waits in a buffer, is copied over one link, waits in two
 slots, and is learnt by all model devices together: each takes its share of the rows, then gradients are summed over a
@@ -43,11 +44,13 @@ class Phases:
     link_gb_s: float = 10.0
     """Between any two devices; 10 is a PCIe 3 x16 link in practice, 50 to 400 are NVLinks."""
     link_latency_ms: float = 0.05
+    transfer_fixed_ms: float = 0.0
+    """Of a batch's way to the model beside the link: an object store, a call to another process."""
     jitter: float = 0.0
     """Standard deviation of process and train times, as a share of their mean: buckets of unlike length."""
 
     def transfer_ms(self, model_devices: int) -> float:
-        return self.batch_mb / self.link_gb_s + model_devices * self.link_latency_ms
+        return self.transfer_fixed_ms + self.batch_mb / self.link_gb_s + model_devices * self.link_latency_ms
 
     def step_ms(self, model_devices: int) -> float:
         """A step on `model_devices`: the rows shared, the ring all-reduce on top."""
@@ -249,11 +252,25 @@ FIELDS = {
 """What of `Phases` can be given, each by a flag of its name."""
 
 
+CLUSTER_FIELDS = {
+    "network_gb_s": "bandwidth between nodes; 1.25 is 10 Gbit/s",
+    "node_devices": "devices of a node",
+    "store_ms_per_mb": "the object store's cost",
+    "days_between_failures": "of one device",
+    "restart_s": "from a loss to the next step",
+    "checkpoint_steps": "steps between checkpoints",
+}
+"""What of `bench.simulate_cluster.Cluster` can be given; any of them asks for the prediction over nodes."""
+
+
 def main(argv: list[str]) -> int:
     parser = parser_for("simulate", __doc__)
     parser.add_argument("--run", type=Path, help="a run of yours; the phase times in its events.jsonl are used")
     for name, what in FIELDS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=what)
+    parser.add_argument("--epoch-batches", type=int, default=500, help="batches of one model device in an epoch")
+    for name, what in CLUSTER_FIELDS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"of a cluster: {what}")
     parser.add_argument("--most", type=int, default=MOST_DEVICES, help="largest number of devices")
     arguments = parser.parse_args(argv)
     report = Report(name="simulate", rows=[], others_cores=0.0, quick=arguments.quick)
@@ -268,7 +285,11 @@ def main(argv: list[str]) -> int:
         report.others_cores = others.cores()
         # Sleeping phases do not mind neighbours, short of a machine where a sleeper is not woken.
         report.quiet_cores = 1.0
-    show(phases, arguments.most)
+    cluster = {name: value for name in CLUSTER_FIELDS if (value := getattr(arguments, name)) is not None}
+    if cluster:
+        show_cluster(phases, cluster, arguments.epoch_batches)
+    else:
+        show(phases, arguments.most)
     return finish(report, arguments.json)
 
 
@@ -316,6 +337,18 @@ def show(phases: Phases, most: int) -> None:
                     f"{found.work[count] / found.work[2]:8.2f} {busy:>10}  {one.bottleneck}"
                 )
         print(f"adding devices stops paying at {found.pays_up_to}")
+
+
+def show_cluster(phases: Phases, given: dict[str, float], epoch_batches: int) -> None:
+    from bench.simulate_cluster import Cluster, lines, table
+
+    whole = {
+        name: int(value) if name in ("node_devices", "checkpoint_steps") else value for name, value in given.items()
+    }
+    cluster = Cluster(**whole)  # type: ignore[arg-type]
+    print(f"\n{phases}\n{cluster}\na batch that grows with the model workers, data workers as needed")
+    for line in lines(table(phases, cluster, epoch_batches=epoch_batches)):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def main(folder: str) -> None:
 
     passed("command line and front end, imported")
     from myxtts.synthesis.opening import open_voice
+    from myxtts.synthesis.speech_model import TextBatch
 
     synthesizer = open_voice(folder)
     passed("voice opened: tokenizer, checksums, runtime")
@@ -33,7 +34,7 @@ def main(folder: str) -> None:
     passed("espeak, first text")
     known = synthesizer.latents()
     passed("reference")
-    codes = synthesizer.model.stream(known.latents_LD[None], np.array([ids], np.int32), [len(ids)], chunk=1)
+    codes = synthesizer.model.stream(TextBatch(known.latents_LD[None], np.array([ids], np.int32), [len(ids)]), chunk=1)
     next(codes)
     passed("first code")
     next(synthesizer.stream("Hello there, my friend.", reference=known, checks=None))

@@ -167,9 +167,11 @@ def generation_cpu_s(synthesizer: Any, voice: Any) -> float:
     """The codes alone, by the generator that the synthesizer uses."""
     import numpy as np
 
+    from myxtts.synthesis.speech_model import TextBatch
+
     ids = synthesizer.voice.tokenizer.encode(SENTENCE, "en")
     began = time.process_time()
-    made = synthesizer.model.generate(voice.latents_LD[None], np.array([ids], np.int32), [len(ids)])
+    made = synthesizer.model.generate(TextBatch(voice.latents_LD[None], np.array([ids], np.int32), [len(ids)]))
     if int(made.lengths_B[0]) < CODES - 2:
         raise AssertionError(f"{made.lengths_B[0]} codes were spoken, not {CODES}")
     return time.process_time() - began

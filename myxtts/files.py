@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import json
 import logging
 import os
 import zipfile
@@ -18,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from myxtts.errors import OutputError
 
@@ -26,6 +26,22 @@ logger = logging.getLogger(__name__)
 
 DAMAGED_ARRAYS = (ValueError, KeyError, EOFError, RuntimeError, MemoryError, TypeError, zipfile.BadZipFile, zlib.error)
 """What NumPy and zipfile raise for an .npz with a flipped bit, one kind for each place that it may be in."""
+
+_SAFETENSORS_TYPES = {
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+    "float32": "F32",
+    "uint32": "U32",
+    "int32": "I32",
+    "float16": "F16",
+    "uint16": "U16",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+"""In the order in which arrays stand in a file."""
 
 _HERE, _RENAME_EXCHANGE = -100, 2
 """Of the system call renameat2."""
@@ -64,11 +80,26 @@ def replacing(target: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
-    """Write arrays with the rights that any new file has: the library's own are the owner's alone."""
-    path.touch()
-    rights = path.stat().st_mode & 0o777
-    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
-    path.chmod(rights)
+    """Write the file that the library would, straight to its path.
+
+    The library writes to a temporary file with a random name, which a kill leaves behind, and with the owner's rights
+    alone.
+    """
+    kept = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    order = list(_SAFETENSORS_TYPES)
+    names = sorted(kept, key=lambda name: (order.index(kept[name].dtype.name), name))
+    end = 0
+    for name in names:
+        begin, end = end, end + kept[name].nbytes
+        kind = _SAFETENSORS_TYPES[kept[name].dtype.name]
+        header[name] = {"dtype": kind, "shape": list(kept[name].shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            file.write(kept[name].reshape(-1).view(np.uint8).data)
 
 
 def make_folder(path: Path) -> None:

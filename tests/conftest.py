@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
@@ -22,20 +23,29 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+LACKING = {
+    marker: said
+    for marker, there, said in (
+        ("browser", CHROMIUM, "The page's tests were left out: there is no chromium here (.ci/run installs it)."),
+        ("recogniser", find_spec("moonshine_voice"), "Nothing was listened to: moonshine is not here (extra eval)."),
+    )
+    if there is None
+}
+"""Markers of tests that cannot run here, and what the summary says of them."""
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if CHROMIUM is None:
-        terminalreporter.write_line(
-            "The page's tests were left out: there is no chromium on this machine (.ci/run installs it)."
-        )
+    for said in LACKING.values():
+        terminalreporter.write_line(said)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs a browser is left out where there is none; the summary says so. The rest is put into order."""
-    if CHROMIUM is None:
-        wanted = [item for item in items if not item.get_closest_marker("browser")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
-        items[:] = wanted
+    """What needs a browser or a recogniser is left out where there is none. The rest is put into order."""
+    left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in LACKING)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     _order(items)
 
 

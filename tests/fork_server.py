@@ -21,7 +21,6 @@ import signal
 import socket
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 from myxtts.runtime.backend import import_tensorflow
@@ -152,11 +151,7 @@ def _take_over(environment: dict[str, str], *, stdout: int, stderr: int) -> None
 
 def run_command(command: list[str]) -> None:
     """As `python COMMAND...` does; what ends the command ends this process the same way."""
-    if command[0] == "-c":
-        sys.argv = ["-c", *command[2:]]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        exec(compile(command[1], "<string>", "exec"), vars(sys.modules["__main__"]))
-    elif command[0] == "-m":
+    if command[0] == "-m":
         sys.argv = command[1:]
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)
     else:

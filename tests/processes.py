@@ -56,33 +56,6 @@ def run_forked(*arguments: str, timeout_s: float = 900, **environment: str) -> s
         return subprocess.CompletedProcess(list(arguments), code, stdout.read(), stderr.read())
 
 
-_WITHOUT_SCIKIT_LEARN = """
-import sys
-sys.modules["sklearn"] = None
-"""
-"""Keras would load it, for a third of TensorFlow's import; commands leave it out by themselves."""
-
-_FEW_STEPS = """
-import tensorflow as tf
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-"""
-
-
-def run_script(
-    script: str, *, timeout_s: float = 900, few_steps: bool = False, fresh: bool = False, **environment: str
-) -> str:
-    """Run a script that must succeed, and give back what it printed.
-
-    One of `few_steps` runs its graphs as they were written: TensorFlow would optimise them for longer than they run.
-    One that is to be `fresh` starts in an interpreter that has imported nothing.
-    """
-    start = run if fresh else run_forked
-    before = _WITHOUT_SCIKIT_LEARN + (_FEW_STEPS if few_steps else "")
-    result = start("-c", before + script, timeout_s=timeout_s, **environment)
-    assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout}\n{result.stderr}"
-    return result.stdout
-
-
 def run_program(
     name: str, *arguments: str, timeout_s: float = 900, few_steps: bool = False, fresh: bool = False, **environment: str
 ) -> str:

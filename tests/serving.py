@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import signal
 import tempfile
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from myxtts.audio.io import write_audio
+from myxtts.data.collected import Heard, Kept, SetAside, opened, piece_id
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
 from tests.fork_server import ForkedProcess
@@ -81,6 +83,19 @@ def make_run(folder: Path, *, steps: int = 60, ended: bool = False) -> EventLog:
     if ended:
         log.write("run_end", reason="finished", message="all stages are done")
     return log
+
+
+def make_collected(folder: Path) -> None:
+    """A folder as `collect` leaves it, anew: two pieces kept, one set aside."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with opened(folder) as collected:
+        collected.begin("anna", {"kind": "collect"})
+        for number in range(3):
+            write_audio(collected.wav(piece_id("anna", number)), spoken_noise(0.5, number), 22050)
+            collected.add("anna", Heard(number, 2.0 * number, 2.0 * number + 0.5, None, ""))
+        kept = [Kept("anna_00001", "The first one.", "anna", "en"), Kept("anna_00002", "The second one.", "anna", "en")]
+        aside = SetAside("anna_00003", "noisy: 9 dB", "The third", "anna", "en", "anna", 4.0, 4.5)
+        collected.finish("anna", kept, [aside])
 
 
 def _figures() -> WindowFigures:

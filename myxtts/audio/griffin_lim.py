@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -77,7 +77,7 @@ def linear_magnitude(mel_TM: Floats) -> Floats:
         step_TF *= wanted_TF
         step_TF /= there_TF
         power_TF *= step_TF
-    return np.sqrt(power_TF, out=power_TF)
+    return np.asarray(np.sqrt(power_TF), np.float32)
 
 
 class ShortTimeFourier:
@@ -86,18 +86,18 @@ class ShortTimeFourier:
     def __init__(self, frames: int, points: int) -> None:
         self._points, self._hop = points, points // _OVERLAP
         self._window_W = _window(points)
-        self._frames_TW = np.empty((frames, points), np.float32)
+        self._frames_TW: Any = np.empty((frames, points), np.float32)  # NumPy's types know no float32 transform
         self._frames_TW[:] = self._window_W
         self._share_S = np.float32(1) / np.maximum(self._shifted_and_added(), np.float32(1e-3))
 
-    def forward(self, wave_S: Floats, *, out: Complexes) -> Complexes:
-        """Spectra of the windowed frames, [T, points / 2 + 1], divided by the number of points.
+    def forward(self, wave_S: Floats, *, out: Any) -> None:
+        """Write the spectra of the windowed frames, [T, points / 2 + 1], divided by the number of points.
 
         So divided, NumPy transforms in single precision; without, in double precision and eight times as long.
         """
         frames_TW = sliding_window_view(wave_S, self._points)[:: self._hop]
         np.multiply(frames_TW, self._window_W, out=self._frames_TW)
-        return np.asarray(np.fft.rfft(self._frames_TW, norm="forward", out=out), np.complex64)
+        np.fft.rfft(self._frames_TW, norm="forward", out=out)
 
     def inverse(self, spectrum_TF: Complexes) -> Floats:
         """The wave [(T + 3) * hop] whose spectra come closest to these; bins that are not given are 0."""
@@ -144,7 +144,7 @@ def _tonal_cycles(magnitude_TF: Floats) -> Floats:
         reached_F = cycles_TF[frame - 1] + half_TF[frame - 1]
         np.add(reached_F[nearest_TF[frame]], half_TF[frame], out=cycles_TF[frame])
     # Bins agree at the middle of a window, and so alternate at its beginning.
-    return cycles_TF + np.arange(_TONAL_BINS, dtype=np.float32) % 2 / 2
+    return np.asarray(cycles_TF + np.arange(_TONAL_BINS) % 2 / 2, np.float32)
 
 
 def _nearest(peak_TF: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -160,7 +160,7 @@ def _noise() -> Complexes:
     """Random phases of the upper bins for a second and a half, [T, F]."""
     bins = _POINTS // 2 + 1 - _TONAL_BINS
     angle_TF = stateless_uniform(_NOISE_FRAMES * bins, 0).reshape(_NOISE_FRAMES, bins) * np.float32(2 * np.pi)
-    return np.exp(1j * angle_TF).astype(np.complex64)
+    return np.asarray(np.exp(1j * angle_TF), np.complex64)
 
 
 class _FilterGroup(NamedTuple):

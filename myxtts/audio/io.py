@@ -8,10 +8,10 @@ decoded, and the channels are mixed block by block: a small file may claim to be
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
@@ -58,12 +58,34 @@ def read_audio(
     return np.clip(mono, -1.0, 1.0).astype(np.float32, copy=False)
 
 
+class _AnySeek:
+    """A file that stays where it is when it is sent where there is nothing: libsndfile goes where a damaged header
+    says, and an exception in its callback would be printed with its traceback and lost."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except (OSError, ValueError):
+            return self._file.tell()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def sound_in(file: BinaryIO) -> soundfile.SoundFile:
+    """An open file as libsndfile reads it."""
+    return soundfile.SoundFile(_AnySeek(file))
+
+
 @contextmanager
 def opened_audio(path: Path, opened: BinaryIO | None = None) -> Iterator[soundfile.SoundFile]:
     """The file, or one that is open already, for reading; what it cannot do, then or later, is a `DataError`."""
     try:
         # Opened by us, so that a missing or forbidden file keeps the system's own reason.
-        with nullcontext(opened) if opened else path.open("rb") as file, soundfile.SoundFile(file) as sound:
+        with nullcontext(opened) if opened else path.open("rb") as file, sound_in(file) as sound:
             _refuse_format(path, int(sound.samplerate), int(sound.channels))
             yield sound
     except OSError as error:
@@ -144,3 +166,18 @@ def to_int16(samples: ArrayLike) -> NDArray[np.int16]:
     clean = np.nan_to_num(np.asarray(samples, np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
     pcm: NDArray[np.int16] = np.clip(np.rint(clean * 32768.0), -32768, 32767).astype(np.int16)
     return pcm
+
+
+def from_int16(samples: ArrayLike) -> NDArray[np.float32]:
+    """16-bit PCM as float samples in [-1, 1); floats stay what they are."""
+    given = np.asarray(samples)
+    return given.astype(np.float32) / np.float32(32768.0) if given.dtype == np.int16 else given.astype(np.float32)
+
+
+def padded_rows(rows: Sequence[NDArray[Any]], length: int | None = None) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Arrays of unlike length as one, zeros behind them up to the longest or to `length`; and their lengths."""
+    lengths = np.array([len(row) for row in rows], np.int32)
+    batch = np.zeros((len(rows), int(lengths.max()) if length is None else length, *rows[0].shape[1:]), rows[0].dtype)
+    for number, row in enumerate(rows):
+        batch[number, : len(row)] = row
+    return batch, lengths

@@ -73,9 +73,8 @@ def main(argv: list[str]) -> int:
     speaker = " ".join(args.speaker.replace("|", " ").split())
     if not speaker:
         raise UsageError("--speaker is empty", hint="name who reads, as in --speaker anna")
-    from myxtts.collecting.collect import one_line
     from myxtts.collecting.reading_aloud import SoundCard, builtin_sentences, record_sentences
-    from myxtts.data.collected import opened
+    from myxtts.data.collected import one_line, opened
 
     if args.texts is not None:
         if not args.texts.is_file():

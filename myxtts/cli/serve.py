@@ -54,6 +54,9 @@ class ServeOptions:
     runs: Path | None = None
     """Folder of runs that the page shows while they train."""
 
+    collected: Path | None = None
+    """Folder of myxtts collect or record, whose pieces the page shows: to hear, correct, keep or drop."""
+
     voices_dir: Path | None = None
     """Where added voices are kept; by default myxtts/voices in the user's data folder."""
 
@@ -136,6 +139,7 @@ def build_serving(options: ServeOptions, synthesizer: Synthesizer) -> Serving:
         limits=limits,
         keys=None if options.api_key_file is None else read_keys(options.api_key_file),
         runs=None if options.runs is None else RunFolder(options.runs),
+        collected=options.collected,
         loopback=is_loopback(options.host),
         origins=options.cors_origin,
         log_texts=options.log_texts,
@@ -155,6 +159,7 @@ def _new_key(options: ServeOptions) -> int:
 
 def _refuse_early(options: ServeOptions) -> None:
     """What is wrong is said before the voice is opened."""
+    from myxtts.data.collected import is_collected
     from myxtts.serving.keys import read_keys
     from myxtts.serving.limits import Limits
     from myxtts.serving.middleware import is_loopback
@@ -180,6 +185,11 @@ def _refuse_early(options: ServeOptions) -> None:
         )
     if options.runs is not None and not options.runs.is_dir():
         raise ConfigError(f"--runs {options.runs} is no folder", hint="give the folder that holds the run folders")
+    if options.collected is not None and not is_collected(options.collected):
+        raise ConfigError(
+            f"--collected {options.collected} was not made by collect or record",
+            hint="give the folder that their --out named",
+        )
     find_voice(options.voice)
 
 

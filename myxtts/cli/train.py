@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,14 @@ from myxtts.cli.flags import defaults_beneath, parse_options
 from myxtts.cli.hidden_flags import split_hidden, warning_of
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
+from myxtts.config.loading import as_plain_values, to_yaml_text
 from myxtts.errors import ConfigError, DataError
 from myxtts.monitoring.log import setup_logging
 from myxtts.monitoring.terminal import drop_output, escaped
 from myxtts.runtime.inventory import find_inventory
-from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.runtime.plan import DevicePlan, DeviceRequest, for_model_workers, plan_devices
 from myxtts.runtime.precision import choose_precision
+from myxtts.runtime.workers import place_in
 from myxtts.text.languages import AUTO, find_language
 
 logger = logging.getLogger(__name__)
@@ -62,8 +65,11 @@ def main(argv: list[str]) -> int:
     options = parse_options(TrainOptions, argv, command="train", default=defaults)
     _refuse_early(options.settings.data)
     config = _resolved(options.settings, fresh=options.fresh)
+    if config.training.cluster is not None:
+        return _on_cluster(config, options)
     inventory = find_inventory(config.training.simulate_gpus)
-    plan = plan_devices(DeviceRequest.from_config(config), inventory)
+    place = place_in(os.environ)
+    plan = for_model_workers(plan_devices(DeviceRequest.from_config(config), inventory), place.size)
     precision = choose_precision(config.training.mixed_precision, plan)
     if options.dry_run:
         from myxtts.cli.dry_run import dry_run_lines
@@ -71,15 +77,31 @@ def main(argv: list[str]) -> int:
         for line in dry_run_lines(config, plan, precision, inventory):
             print(escaped(line))
         return 0
+    _refuse_without_data(config)
+    setup_logging()
+    _warn_of_size(config, plan)
+    return _train(config, plan, fresh=options.fresh, worker=place.number)
+
+
+def _on_cluster(config: XTTSConfig, options: TrainOptions) -> int:
+    from myxtts.cluster.driver import plan_lines, run_on_cluster
+
+    if options.dry_run:
+        for line in [*plan_lines(config), "", "Resolved settings:", to_yaml_text(as_plain_values(config)).rstrip()]:
+            print(escaped(line))
+        return 0
+    _refuse_without_data(config)
+    setup_logging()
+    return run_on_cluster(config, fresh=options.fresh, live_console=sys.stderr.isatty())
+
+
+def _refuse_without_data(config: XTTSConfig) -> None:
     if config.data.train_data is None:
         raise ConfigError(
             "--train-data was not given: there is nothing to train on",
             hint="name a folder of recordings, or make one first: myxtts demo-corpus demo && "
             "myxtts train --train-data demo --model-size tiny",
         )
-    setup_logging()
-    _warn_of_size(config, plan)
-    return _train(config, plan, fresh=options.fresh)
 
 
 def _print_warning(line: str) -> None:
@@ -92,7 +114,11 @@ def _print_warning(line: str) -> None:
 def _warn_of_size(config: XTTSConfig, plan: DevicePlan) -> None:
     size, chosen = config.model.model_size, config.training.init_from is None
     if chosen and size != "tiny" and (plan.mode == "cpu" or plan.simulated):
-        logger.warning("Size %s is made for GPUs and there is none: --model-size tiny trains on a CPU in hours", size)
+        logger.warning(
+            "Size %s is made for GPUs and there is none: --model-size tiny learns half an hour of speech from nothing "
+            "in about an hour of one core, --init-from base starts from the built-in voice",
+            size,
+        )
 
 
 def _refuse_early(data: DataConfig) -> None:
@@ -112,7 +138,7 @@ def _resolved(config: XTTSConfig, *, fresh: bool) -> XTTSConfig:
     return resolved_config(config, fresh=fresh, over_voice=True)
 
 
-def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool) -> int:
+def _train(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, worker: int) -> int:
     from myxtts.training.run import run_training
 
-    return run_training(config, plan, fresh=fresh, live_console=sys.stderr.isatty())
+    return run_training(config, plan, fresh=fresh, live_console=sys.stderr.isatty(), worker=worker)

@@ -23,7 +23,7 @@ from myxtts.collecting.quality import measured, sound_problem, text_problem
 from myxtts.collecting.recording import Plan, plan_cuts, read_pieces
 from myxtts.collecting.script import Match, match_pieces, script_words
 from myxtts.collecting.sounds import SoundAligner
-from myxtts.data.collected import CollectedFolder, Heard, Kept, SetAside, opened, piece_id
+from myxtts.data.collected import CollectedFolder, Heard, Kept, SetAside, one_line, opened, piece_id
 from myxtts.errors import DataError, MetricError, UsageError
 from myxtts.evaluation.metrics import FIRST_SOUNDS, Recogniser, reason_of
 
@@ -206,11 +206,6 @@ class _Run:
     def _advance(self, pieces: int) -> None:
         self._done += pieces
         self._progress(self._done, self._total)
-
-
-def one_line(text: str) -> str:
-    """A transcript as it can stand between two bars."""
-    return " ".join(text.replace("|", " ").split())
 
 
 def _script_matches(

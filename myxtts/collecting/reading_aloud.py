@@ -14,11 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from myxtts.audio.io import write_audio
-from myxtts.collecting.collect import one_line
 from myxtts.collecting.pauses import FRAMES_PER_S, CutLimits, speech_runs
 from myxtts.collecting.quality import Quality, measured, sound_problem
 from myxtts.collecting.recording import frame_levels
-from myxtts.data.collected import CollectedFolder, Heard, Kept, piece_id
+from myxtts.data.collected import CollectedFolder, Heard, Kept, one_line, piece_id
 from myxtts.data.demo_texts import DEMO_LANGUAGES, draw_text
 from myxtts.errors import DeviceError, MissingDependencyError, UsageError, how_to_install
 from myxtts.evaluation.metrics import Wave

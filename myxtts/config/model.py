@@ -29,7 +29,10 @@ _COUNTS = (
     "dvae_width",
     "dvae_code_width",
     "decoder_width",
+    "speaker_width",
 )
+_MOST_LAYERS = 1000
+"""XTTS v2 has 30. A file from anywhere may not make a network of as many as it likes."""
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
 DecoderKind = Literal["mel", "hifigan"]
@@ -133,6 +136,8 @@ class ModelConfig:
         fill(self, preset(MODEL_SIZES, "--model-size", self.model_size))
         for name in _COUNTS:
             at_least(shown(name), getattr(self, name), 1, hint="see --model-size for sizes that work")
+        for name in ("gpt_layers", "conditioning_layers", "perceiver_layers", "mel_frame_blocks"):
+            in_range(shown(name), getattr(self, name), 0, _MOST_LAYERS, hint="see --model-size for sizes that work")
         at_least(shown("voice_width"), self.voice_width, 0, hint="0 for one speaker, 128 for many")
         at_least(shown("mel_frame_blocks"), self.mel_frame_blocks, 0, hint="0 for none, 2 for clearer mels")
         in_range(shown("dropout"), self.dropout, 0.0, 0.9, hint="the default is 0.1")

@@ -42,6 +42,11 @@ FLAGS = (
     "data_gpu_memory",
     "model_gpu_memory",
     "simulate_gpus",
+    "cluster",
+    "data_workers",
+    "model_workers",
+    "max_restarts",
+    "elastic",
 )
 """In the order in which `myxtts train --help` lists them."""
 

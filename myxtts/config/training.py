@@ -183,6 +183,23 @@ class TrainingConfig:
     """Intra-op threads of a CPU device. By default each simulated GPU has an even share of the cores; all cores are
     faster where one device has most of the work."""
 
+    cluster: str | None = None
+    """Train over several machines with Ray: local starts one here, auto finds the one that `ray start` made, and
+    HOST:PORT is one's head. The corpus's cache and the run's folder must be on storage that all nodes share."""
+
+    data_workers: int = 1
+    """With --cluster: processes that compute batches ahead of the model, a device each, on any node."""
+
+    model_workers: int = 1
+    """With --cluster: processes that learn together, a device each; every batch is shared out among them."""
+
+    max_restarts: int = 10
+    """With --cluster: restarts from the last checkpoint, in a row without a new one, before the run is given up."""
+
+    elastic: bool = False
+    """With --cluster: go on with the devices that are left when a node is lost, instead of waiting for it. Batches stay
+    the same, and each model worker has more of their rows."""
+
     def steps_asked_for(self, stage: Stage) -> tuple[str, int] | None:
         """The setting that limits a stage's steps, as a message names it, and its value; None where the recipe does."""
         for name in (f"{stage}_steps", "max_steps"):
@@ -224,6 +241,9 @@ _MINIMA = (
     ("warmup_steps", 0, "0 starts at the peak learning rate"),
     ("cpu_threads", 1, "leave it out for a share of the cores"),
     ("simulate_gpus", 0, "2 is enough for the dual pipeline"),
+    ("data_workers", 1, "one producer is enough where the model is the bottleneck"),
+    ("model_workers", 1, "1 trains on one device"),
+    ("max_restarts", 0, "0 ends the run with the first lost worker"),
     ("data_gpu_memory", MIN_MEMORY_MB, "limits are in MB: 8192 is 8 GB"),
     ("model_gpu_memory", MIN_MEMORY_MB, "limits are in MB: 8192 is 8 GB"),
 )

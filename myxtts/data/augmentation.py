@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.io import resampled, to_int16
+from myxtts.audio.io import from_int16, padded_rows, resampled, to_int16
 from myxtts.audio.mel import HOP, SAMPLE_RATE
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.data.alignments import Alignments, codes_of
@@ -126,18 +126,16 @@ class BatchAugmenter:
     ) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
         """For each clip a random piece of another clip of its speaker; of the same clip where there is no other."""
         longest = int(self._augmentation.reference_seconds * random.choice((0.5, 1.0)) * SAMPLE_RATE)
-        waves = np.zeros((len(batch["clip"]), longest), np.int16)
-        lengths = np.zeros(len(batch["clip"]), np.int32)
-        for row, (clip, speaker) in enumerate(zip(batch["clip"], batch["speaker"], strict=True)):
+        pieces = []
+        for clip, speaker in zip(batch["clip"], batch["speaker"], strict=True):
             others = self._clips_of_speaker[int(speaker)]
             chosen = int(others[random.integers(len(others))])
             if chosen == int(clip) and len(others) > 1:
                 chosen = int(others[(np.searchsorted(others, chosen) + 1) % len(others)])
             wave, _ = self._prepared.read_arrays(chosen)
             start = int(random.random() * max(0, len(wave) - longest))
-            piece = wave[start : start + longest]
-            waves[row, : len(piece)], lengths[row] = piece, len(piece)
-        return waves, lengths
+            pieces.append(wave[start : start + longest])
+        return padded_rows(pieces, longest)
 
 
 def perturb_speed(batch: dict[str, Any], share: float, random: np.random.Generator) -> None:
@@ -161,7 +159,7 @@ def perturb_speed(batch: dict[str, Any], share: float, random: np.random.Generat
 def _change_speed(batch: dict[str, Any], name: str, row: int, start: int, speed: float) -> None:
     """Replace a wave by what follows `start`, at that speed, cut where the batch has no room."""
     waves, lengths = batch[name], batch[f"{name}_lengths"]
-    original = waves[row, start : lengths[row]].astype(np.float32) / 32768.0
+    original = from_int16(waves[row, start : lengths[row]])
     changed = to_int16(resampled(original, SAMPLE_RATE * speed, SAMPLE_RATE))[: waves.shape[1]]
     waves[row], lengths[row] = 0, len(changed)
     waves[row, : len(changed)] = changed

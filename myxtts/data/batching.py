@@ -128,8 +128,10 @@ class BatchSource:
         shard: tuple[int, int],
         num_workers: int,
         epochs: int | None,
+        stride: int = 1,
     ) -> None:
         self._source, self._augment, self._num_workers = source, augment, num_workers
+        self._stride = stride
         self._seed, self._shard = seed, shard
         self._next = epoch * source.batches_per_epoch
         self._end = None if epochs is None else (epoch + epochs) * source.batches_per_epoch
@@ -159,7 +161,7 @@ class BatchSource:
             if _WORKER_DIED not in str(error):
                 raise
             raise _worker_died(error) from error
-        self._next += 1
+        self._next += self._stride
         if self._num_workers:
             # Worker processes send views of shared memory, which Grain frees with the view.
             batch = {name: np.array(value) for name, value in batch.items()}
@@ -171,7 +173,7 @@ class BatchSource:
         if self._augment is not None:
             dataset = dataset.map_with_index(self._augment)
         # Sliced last: a map is given the number in the dataset that it maps.
-        reading = dataset[self._next : self._end].to_iter_dataset(
+        reading = dataset[self._next : self._end : self._stride].to_iter_dataset(
             grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD_BATCHES)
         )
         if self._num_workers:
@@ -191,6 +193,18 @@ class BatchSource:
         wanted.check_against(self._state())
         self.close()
         self._next = wanted.epoch * wanted.batches_per_epoch + wanted.position
+
+    def skip(self) -> int:
+        """Pass over the next batch without reading it; its number, counted over all epochs."""
+        number = self._next
+        self._next += self._stride
+        return number
+
+    def go_to(self, number: int) -> None:
+        """Let the batch of this number be the next one; nothing is read again where it is."""
+        if number != self._next:
+            self.close()
+            self._next = number
 
     def close(self) -> None:
         """Stop reading ahead and end the worker processes; the next `next` starts them again."""
@@ -222,12 +236,13 @@ def batches(
     epochs: int | None = None,
     shard: tuple[int, int] = (0, 1),
     augmentation: Augmentation | None = None,
+    stride: int = 1,
 ) -> BatchSource:
     """Batches of a prepared corpus, endless unless `epochs` is given; as recorded unless an augmentation is given.
 
     `clips` limits them to some clips (see `PreparedCorpus.split`), references and concatenated ends included. `shard`
     is (this reader, number of readers): readers share every epoch's plan, each batch goes to exactly one of them, and
-    shares differ by one batch at most.
+    shares differ by one batch at most. `stride` reads only every so-manieth batch, from the one that `go_to` names on.
     """
     reader, readers = shard
     if not 0 <= reader < readers:
@@ -243,7 +258,14 @@ def batches(
     if augmentation is not None:
         augment = BatchAugmenter(augmentation, prepared, chosen, seed, source.place_of)
     return BatchSource(
-        source, augment, seed=seed, epoch=epoch, shard=shard, num_workers=config.num_workers, epochs=epochs
+        source,
+        augment,
+        seed=seed,
+        epoch=epoch,
+        shard=shard,
+        num_workers=config.num_workers,
+        epochs=epochs,
+        stride=stride,
     )
 
 

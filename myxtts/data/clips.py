@@ -13,7 +13,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from myxtts.audio.io import read_audio, to_int16
+from myxtts.audio.io import read_audio, sound_in, to_int16
 from myxtts.audio.loudness import normalise_loudness
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.data import DataConfig
@@ -69,7 +69,7 @@ def _check_header(path: str, config: DataConfig) -> float:
             if not file.read(1):
                 raise _refused("the file is empty")
             file.seek(0)
-            with soundfile.SoundFile(file) as sound:
+            with sound_in(file) as sound:
                 seconds, extra = float(sound.frames / max(sound.samplerate, 1)), sound.extra_info
     except OSError as error:
         raise _refused(f"cannot be read: {error.strerror or error}") from error

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,26 @@ class Heard:
     end_s: float
     problem: str | None
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece as a person judges it: kept, or set aside for a reason."""
+
+    id: str
+    text: str
+    speaker: str
+    language: str
+    kept: bool
+    reason: str | None = None
+
+
+DROPPED = "dropped by hand"
+
+
+def one_line(text: str) -> str:
+    """A transcript as it can stand between two bars."""
+    return " ".join(text.replace("|", " ").split())
 
 
 def piece_id(name: str, number: int) -> str:
@@ -138,6 +158,58 @@ class CollectedFolder:
             others = [row for row in self._lines(METADATA) if row.split("|")[0].strip() != one.id]
             self._write_lines(METADATA, [*others, _row(one)])
 
+    def pieces(self) -> list[Piece]:
+        """All pieces of finished recordings, by id."""
+        found = []
+        for line in self._lines(METADATA):
+            own, text, *_, speaker, language = (part.strip() for part in (line + "||||").split("|")[:5])
+            found.append(Piece(own, text, speaker, language, kept=True))
+        for aside in self._set_aside():
+            found.append(Piece(aside.id, aside.text, aside.speaker, aside.language, kept=False, reason=aside.reason))
+        return sorted(found, key=lambda piece: piece.id)
+
+    def judge(self, own: str, text: str, *, kept: bool) -> Piece:
+        """Give a piece its text and its side, at once; raises `KeyError` where there is none of this id."""
+        text = one_line(text)
+        piece = {piece.id: piece for piece in self.pieces()}[own]
+        if kept and not text:
+            raise DataError("a piece without words cannot be kept", hint="write what is said in it, or drop it")
+        if kept:
+            self.append(Kept(own, text, piece.speaker, piece.language))
+            asides = [aside for aside in self._set_aside() if aside.id != own]
+        else:
+            asides = [self._aside(one, own, text) for one in self._set_aside()]
+            if piece.kept:
+                asides.append(self._dropped(piece, text))
+        with writing(self.path):
+            self._write_lines(SET_ASIDE, [json.dumps(asdict(one), ensure_ascii=False) for one in asides])
+            if not kept:
+                rows = [row for row in self._lines(METADATA) if row.split("|")[0].strip() != own]
+                self._write_lines(METADATA, rows)
+        return replace(piece, text=text, kept=kept, reason=None if kept else piece.reason or DROPPED)
+
+    def _dropped(self, piece: Piece, text: str) -> SetAside:
+        name = _recording_of(piece.id)
+        at = [heard for number, heard in self.heard(name).items() if piece_id(name, number) == piece.id]
+        start_s, end_s = (at[0].start_s, at[0].end_s) if at else (0.0, 0.0)
+        return SetAside(piece.id, DROPPED, text, piece.speaker, piece.language, name, start_s, end_s)
+
+    @staticmethod
+    def _aside(one: SetAside, own: str, text: str) -> SetAside:
+        return replace(one, text=text) if one.id == own else one
+
+    def _set_aside(self) -> list[SetAside]:
+        found = []
+        for line in self._lines(SET_ASIDE):
+            try:
+                found.append(SetAside(**json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise DataError(
+                    f"{self.path / SET_ASIDE} has a line that is none of collect's: {line[:80]!r}",
+                    hint="delete the line, or mend it",
+                ) from error
+        return found
+
     def _lines(self, name: str) -> list[str]:
         path = self.path / name
         try:
@@ -177,13 +249,18 @@ def _id_of(line: str) -> str:
         return ""
 
 
+def is_collected(path: Path) -> bool:
+    """Whether a folder is one that `collect` or `record` made."""
+    return (path / _STATE / _MARKER).is_file()
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[CollectedFolder]:
     """The folder, new or one of ours, for this process alone; refuses a folder that holds something else."""
     state = path / _STATE
     if path.exists() and not path.is_dir():
         raise OutputError(f"--out {path} is a file", hint="name a folder")
-    if path.is_dir() and any(path.iterdir()) and not (state / _MARKER).is_file():
+    if path.is_dir() and any(path.iterdir()) and not is_collected(path):
         raise OutputError(
             f"--out {path} is not empty and was not made by collect or record",
             hint="name a new or an empty folder",

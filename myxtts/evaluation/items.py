@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.audio.io import from_int16
 from myxtts.config.data import DataConfig
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import DataError
-from myxtts.evaluation.evaluate import Item, Wave
+from myxtts.evaluation.evaluate import Item
 
 
 def holds_all_out(config: DataConfig, data: Path, *, trained_on_all: bool = False) -> bool:
@@ -87,8 +88,8 @@ def held_out_items(prepared: PreparedCorpus, limit: int, *, all_clips: bool = Fa
                 text=record.text,
                 language=record.language,
                 speaker=record.speaker,
-                reference=_float(prepared.read(reference).wave if reference is not None else record.wave),
-                real=_float(record.wave),
+                reference=from_int16(prepared.read(reference).wave if reference is not None else record.wave),
+                real=from_int16(record.wave),
                 group=group,
             )
         )
@@ -103,7 +104,7 @@ def text_items(prepared: PreparedCorpus, texts: Sequence[str], language: str, *,
     items = []
     for number, text in enumerate(texts):
         speaker = speakers[number % len(speakers)]
-        wave = _float(prepared.read(references[speaker][0]).wave)
+        wave = from_int16(prepared.read(references[speaker][0]).wave)
         items.append(
             Item(
                 id=f"{name}-{number + 1:03d}",
@@ -139,7 +140,3 @@ def _evenly(clips: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
         return clips
     chosen_evenly: NDArray[np.int64] = clips[np.linspace(0, len(clips) - 1, limit).round().astype(np.int64)]
     return chosen_evenly
-
-
-def _float(wave: NDArray[np.int16]) -> Wave:
-    return np.asarray(wave, np.float32) / 32768.0

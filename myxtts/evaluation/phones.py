@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.audio.io import from_int16, padded_rows
 from myxtts.audio.mel import MelSpectrogram
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.errors import DamagedError, DataError
@@ -67,7 +68,7 @@ def spoken_clips(prepared: PreparedCorpus, clips: Iterable[int], ipa_of: Mapping
     for clip in clips:
         record = prepared.read(int(clip))
         if record.id in ipa_of:
-            yield SpokenClip(np.asarray(record.wave, np.float32) / 32768.0, ipa_of[record.id], record.language)
+            yield SpokenClip(from_int16(record.wave), ipa_of[record.id], record.language)
 
 
 class PhoneRecogniser:
@@ -191,10 +192,7 @@ def _shuffled(
     while True:
         for group in random.permutation(len(groups)):
             chosen = groups[group]
-            lengths = np.array([len(mels[clip]) for clip in chosen], np.int32)
-            batch = np.zeros((len(chosen), int(lengths.max()), mels[0].shape[1]), np.float32)
-            for row, clip in enumerate(chosen):
-                batch[row, : lengths[row]] = _worsened(mels[clip], random)
+            batch, lengths = padded_rows([_worsened(mels[clip], random) for clip in chosen])
             yield Labelled(batch, lengths, [labels[clip] for clip in chosen])
 
 

@@ -1,6 +1,6 @@
-"""Voice encoder: a reference's mel to one vector that says how its speaker sounds; decoders of codes are told by it.
+"""Voice encoder: a reference's mel to one vector of how its speaker sounds, which conditions the decoders of codes.
 
-With it the codes need not carry the voice, and a decoder speaks in that of a clip it never heard. XTTS v2 has none.
+With it the codes need not carry the voice, and a decoder speaks in that of an unseen clip. XTTS v2 has none.
 
 Shapes: B clips, T mel frames, M mel channels, C channels, V width of a voice vector.
 """

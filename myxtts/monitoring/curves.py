@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-KEPT_POINTS = 20_000
-"""No picture is wider than this. Even, so that all points of a full curve have a neighbour to be merged with."""
+KEPT_POINTS = 2_000
+"""No picture is wider than this, and a window with its phases takes 2 kB. Even, so that all points of a full curve have
+a neighbour to be merged with."""
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ class TensorBoardWriter:
     def scalars(self, values: dict[str, float], step: int) -> None:
         def write(summary: Any) -> None:
             for name, value in values.items():
-                summary.scalar(name, value)
+                summary.scalar(name, np.float32(value))  # a Python number would stay in TensorFlow's memory for good
 
         self._write(step, write)
 
@@ -73,7 +73,7 @@ class TensorBoardWriter:
 
             if self._writer is None:
                 self._writer = tf.summary.create_file_writer(str(self._log_dir))
-            with self._writer.as_default(step=step):
+            with self._writer.as_default(step=np.int64(step)):
                 write(tf.summary)
 
     @contextmanager

@@ -106,7 +106,12 @@ class TensorFlowDevices:
     def copy(self, replicas: Sequence[Tensors], devices: Sequence[str | None]) -> Copied:
         if all(device is None for device in devices):
             return Copied(tuple(replicas))
-        key = tuple(devices), tuple(_kinds(tensors) for tensors in replicas)
+        # What a function is traced for: names, types and the axes behind the first two.
+        kinds = tuple(
+            tuple((name, tensor.dtype, len(tensor.shape), tuple(tensor.shape[2:])) for name, tensor in tensors.items())
+            for tensors in replicas
+        )
+        key = tuple(devices), kinds
         traced = key in self._functions
         if not traced:
             self._functions[key] = self._spanning(replicas, devices)
@@ -116,7 +121,9 @@ class TensorFlowDevices:
         took_s = time.perf_counter() - began
         if not traced or not any(_is_gpu(device) for device in devices):
             return Copied(copies)
-        return Copied(copies, self._times.waited_s(took_s, sum(map(_size_bytes, replicas))))
+        tensors = [tensor for own in replicas for tensor in own.values()]
+        size_bytes = sum(math.prod(tensor.shape) * tensor.dtype.size for tensor in tensors)
+        return Copied(copies, self._times.waited_s(took_s, size_bytes))
 
     def _spanning(self, replicas: Sequence[Tensors], devices: Sequence[str | None]) -> Callable[[Any], Any]:
         import tensorflow as tf
@@ -141,12 +148,3 @@ class TensorFlowDevices:
 
 def _is_gpu(device: str | None) -> bool:
     return device is not None and "GPU" in device.upper()
-
-
-def _kinds(tensors: Tensors) -> tuple[Any, ...]:
-    """What a function is traced for: names, types and the axes behind the first two."""
-    return tuple((name, tensor.dtype, len(tensor.shape), tuple(tensor.shape[2:])) for name, tensor in tensors.items())
-
-
-def _size_bytes(tensors: Tensors) -> int:
-    return sum(math.prod(tensor.shape) * tensor.dtype.size for tensor in tensors.values())

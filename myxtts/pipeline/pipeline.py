@@ -134,9 +134,17 @@ class PipelineBase(abc.ABC):
         running = {phase: thread for phase, thread in self._threads.items() if thread.ident is not None}
         if "source" in running:
             running["source"].join(HUNG_GRACE_S if self._hung else CLOSE_GRACE_S)
-        self._close_source()
+        if isinstance(self._source, Closable):
+            try:
+                self._source.close()
+            except Exception:
+                # Raised, it would take the place of the error for which the pipeline is being closed.
+                logger.warning("the source could not be closed", exc_info=True)
         # A thread that was reported as hung has had its time.
-        for thread in self._join(list(running.values()), HUNG_GRACE_S if self._hung else CLOSE_TIMEOUT_S):
+        deadline = time.monotonic() + (HUNG_GRACE_S if self._hung else CLOSE_TIMEOUT_S)
+        for thread in running.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for thread in (thread for thread in running.values() if thread.is_alive()):
             logger.warning("%s does not stop and is left behind:\n%s", thread.name, stack_of(thread))
         for channel in self._channels:
             channel.drain()
@@ -273,22 +281,6 @@ class PipelineBase(abc.ABC):
         if self._signal.failure is not None:
             raise self._signal.failure
 
-    def _close_source(self) -> None:
-        if isinstance(self._source, Closable):
-            try:
-                self._source.close()
-            except Exception:
-                # Raised, it would take the place of the error for which the pipeline is being closed.
-                logger.warning("the source could not be closed", exc_info=True)
-
-    @staticmethod
-    def _join(threads: Sequence[threading.Thread], timeout_s: float) -> list[threading.Thread]:
-        """Joins within `timeout_s` for all together; returns those that are still alive."""
-        deadline = time.monotonic() + timeout_s
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        return [thread for thread in threads if thread.is_alive()]
-
 
 class Pipeline(PipelineBase):
     """Overlapped phases over one or several data devices and one or several model devices.
@@ -324,7 +316,7 @@ class Pipeline(PipelineBase):
     def wait_until_ready(self) -> Readiness:
         began = time.perf_counter()
         with self._signal.changed:
-            self._signal.wait_for(self._is_ready, self._start_delay_s)
+            self._signal.wait_for(lambda: self.depth >= self.capacity or self._all_processed(), self._start_delay_s)
         self._raise_failure()
         depth = self.depth
         reason: Literal["full", "delay", "end of data"] = "delay"
@@ -333,9 +325,6 @@ class Pipeline(PipelineBase):
         elif self._all_processed():
             reason = "end of data"
         return Readiness(time.perf_counter() - began, depth, self.capacity, reason)
-
-    def _is_ready(self) -> bool:
-        return self.depth >= self.capacity or self._all_processed()
 
     def _all_processed(self) -> bool:
         return all(channel.finished for channel in self._processed)

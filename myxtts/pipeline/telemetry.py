@@ -141,7 +141,11 @@ class Telemetry:
         self.buffer_capacity = 0
         self.overlapped = False
         self._now = now
-        self.process_phases = _process_phases(self.data_devices)
+        self.process_phases: tuple[str, ...] = ("process",)
+        """Names of the process phases, one for each data device."""
+        if len(self.data_devices) > 1:
+            named = enumerate(self.data_devices, 1)
+            self.process_phases = tuple(f"process {number} ({device})" for number, device in named)
         self._phases = {phase: (phase,) if phase != "process" else self.process_phases for phase in PHASES}
         self._clocks = {name: PhaseClock(now) for names in self._phases.values() for name in names}
         self._tally = _Tally()
@@ -177,7 +181,11 @@ class Telemetry:
         """Training thread: a step is over. Closes a slice when it is long enough."""
         self._count_step()
         if self._now() - self._slice.at >= SLICE_S:
-            self._close_slice()
+            end = self._mark()
+            train = end.readings["train"] - self._slice.readings["train"]
+            busy_s = train.of(Activity.BUSY) + (train.of(Activity.BLOCKED) if self._shares_device else 0.0)
+            self._slice_shares.append(busy_s / (end.at - self._slice.at))
+            self._slice = end
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -226,15 +234,6 @@ class Telemetry:
             self._readings[phase] += reading - self._stretch.readings[phase]
         self._stretch = end
 
-    def _close_slice(self) -> None:
-        end = self._mark()
-        train = end.readings["train"] - self._slice.readings["train"]
-        busy_s = train.of(Activity.BUSY)
-        if self._shares_device:
-            busy_s += train.of(Activity.BLOCKED)
-        self._slice_shares.append(busy_s / (end.at - self._slice.at))
-        self._slice = end
-
     @property
     def _shares_device(self) -> bool:
         return any(device in self.model_devices for device in self.data_devices)
@@ -278,13 +277,6 @@ class Telemetry:
             busy_s[device] += readings[phase].of(Activity.BUSY)
         # Two threads that share a device can both be at work; the device is busy once.
         return {device: min(busy / seconds, 1.0) if seconds else 0.0 for device, busy in busy_s.items()}
-
-
-def _process_phases(data_devices: Sequence[str]) -> tuple[str, ...]:
-    """Names of the process phases, one for each data device."""
-    if len(data_devices) == 1:
-        return ("process",)
-    return tuple(f"process {number} ({device})" for number, device in enumerate(data_devices, 1))
 
 
 def _phase_figures(readings: Sequence[Reading], seconds: float) -> PhaseFigures:

@@ -11,6 +11,7 @@ from myxtts.runtime.backend import Backend, SimulatedBackend, TensorFlowBackend,
 from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices, plan_in_force
 from myxtts.runtime.plan_log import configuration_lines
+from myxtts.runtime.workers import multi_worker_strategy
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ def carry_out(plan: DevicePlan, backend: Backend, tf_config: Any) -> None:
     """Configure through a backend, log each step, and check what TensorFlow made of it."""
     lines = configuration_lines(plan)
     backend.configure(plan)
+    if plan.model_workers > 1:
+        multi_worker_strategy()  # its server must be there before anything else is
     # A wrong device name must fail, not run elsewhere. One-role plans keep TensorFlow's fallback to the CPU for
     # operations that have no GPU kernel.
     tf_config.set_soft_device_placement(not plan.two_roles)

@@ -108,6 +108,8 @@ class DevicePlan:
     """The visible GPUs, as the driver describes them."""
     hidden: tuple[int, ...] = ()
     simulated: bool = False
+    model_workers: int = 1
+    """Processes that have this plan, each with one model device, and learn together."""
     cpu_threads: int | None = None
     """Threads of one operation on a CPU; `None` leaves it to the backend."""
 
@@ -183,6 +185,17 @@ def _plan(request: DeviceRequest, inventory: Inventory) -> DevicePlan:
         hidden=_hidden(allowed, inventory),
         simulated=inventory.simulated,
     )
+
+
+def for_model_workers(plan: DevicePlan, workers: int) -> DevicePlan:
+    """The plan of each of several processes that learn together: one device, which does the data work too."""
+    if workers > 1 and (plan.simulated or len(plan.visible) > 1 or len(plan.roles) > 1):
+        raise DeviceError(
+            f"TF_CONFIG or Slurm makes this one of {workers} model workers, and it was given {plan.describe()}",
+            hint="each has one GPU or the CPU: srun --gpus-per-task=1, or one number in CUDA_VISIBLE_DEVICES; without "
+            "--data-gpu, --model-gpu, --multi-gpu and --simulate-gpus",
+        )
+    return replace(plan, model_workers=workers)
 
 
 def plan_in_force(plan: DevicePlan, request: DeviceRequest) -> DevicePlan:

@@ -9,11 +9,14 @@ from typing import Any
 from myxtts.runtime.apply import applied_plan
 from myxtts.runtime.backend import import_tensorflow, short_names
 from myxtts.runtime.plan import DevicePlan
+from myxtts.runtime.workers import multi_worker_strategy
 
 
 def make_strategy(plan: DevicePlan) -> Any:
-    """No GPU: TensorFlow's default. One model device: that one. Several: mirrored over them."""
+    """No GPU: TensorFlow's default. One model device: that one. Several: mirrored over them, here or over processes."""
     tf = import_tensorflow()
+    if plan.model_workers > 1:
+        return multi_worker_strategy()
     if plan.mode == "cpu":
         return tf.distribute.get_strategy()
     if len(plan.models) == 1:

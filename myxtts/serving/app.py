@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from myxtts import __version__
-from myxtts.serving import page, runs_api, speech_api, voices_api
+from myxtts.serving import collect_api, page, runs_api, speech_api, voices_api
 from myxtts.serving.admission import Admission
 from myxtts.serving.engine import Engine
 from myxtts.serving.errors import RequestError, error_body
@@ -44,6 +45,8 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     keys: ApiKeys | None = None
     runs: RunFolder | None = None
+    collected: Path | None = None
+    """A folder of `myxtts collect`, whose pieces the page shows and changes."""
     loopback: bool = True
     """Whether only this machine can reach the server."""
     origins: Sequence[str] = ()
@@ -120,6 +123,9 @@ def routes(serving: Serving) -> list[Route]:
         at("/v1/runs/{id}/events", GET=runs_api.events),
         at("/v1/runs/{id}/samples/{number}", GET=runs_api.sample),
         at("/v1/runs/{id}/report", GET=runs_api.report),
+        at("/v1/collected", GET=collect_api.listing),
+        at("/v1/collected/{id}", POST=collect_api.judge),
+        at("/v1/collected/{id}/audio", GET=collect_api.audio),
         at("/health", GET=health),
         at("/metrics", GET=metrics),
         at("/openapi.json", GET=openapi),

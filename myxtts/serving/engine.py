@@ -23,7 +23,7 @@ from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech import SpeechReport, SpokenPiece
-from myxtts.synthesis.speech_model import CheckedCodes, Codec, Generated, SpeechModel, StreamingDecoder, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, Codec, Generated, SpeechModel, StreamingDecoder, TextBatch, Wave
 from myxtts.synthesis.synthesizer import Synthesizer
 
 logger = logging.getLogger(__name__)
@@ -67,15 +67,13 @@ class StoppableModel:
     def codec(self) -> Codec | None:
         return self._model.codec
 
-    def stream(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Iterator[Generated]:
-        options["chunk"] = min(options["chunk"], STEPS_BETWEEN_LOOKS)
-        for part in self._model.stream(latents_BLD, text_BU, text_lengths_B, **options):
+    def stream(self, texts: TextBatch, *, chunk: int) -> Iterator[Generated]:
+        for part in self._model.stream(texts, chunk=min(chunk, STEPS_BETWEEN_LOOKS)):
             leave_if_stopped()
             yield part
 
-    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
-        parts = self.stream(latents_BLD, text_BU, text_lengths_B, chunk=STEPS_BETWEEN_LOOKS, **options)
-        return joined(list(parts))
+    def generate(self, texts: TextBatch) -> Generated:
+        return joined(list(self.stream(texts, chunk=STEPS_BETWEEN_LOOKS)))
 
     def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
         leave_if_stopped()
@@ -107,11 +105,11 @@ class BatchedModel(StoppableModel):
         self._one = threading.Lock()
         self._batch = BatchedGeneration(model.new_batch, aligned=bool(model.gpt.heads), check=leave_if_stopped)
 
-    def stream(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Iterator[Generated]:
-        return self._batch.stream(latents_BLD, text_BU, text_lengths_B, **options)
+    def stream(self, texts: TextBatch, *, chunk: int) -> Iterator[Generated]:
+        return self._batch.stream(texts, chunk=chunk)
 
-    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
-        return self._batch.generate(latents_BLD, text_BU, text_lengths_B, **options)
+    def generate(self, texts: TextBatch) -> Generated:
+        return self._batch.generate(texts)
 
     def close(self) -> None:
         self._batch.close()

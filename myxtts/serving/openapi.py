@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from myxtts.serving.collect_api import MOST_TEXT
 from myxtts.serving.encoding import MEDIA_TYPES
 from myxtts.serving.requests import MOST_CHARACTERS, MOST_SEED, RANGES, STREAM_FORMATS
 from myxtts.serving.voices import MOST_NAME
@@ -150,6 +151,12 @@ def _audio_paths() -> dict[str, Schema]:
 def _other_paths() -> dict[str, Schema]:
     run = _object(id=_STRING, modified_at={"type": "integer"})
     runs = _object(object=_STRING, served={"type": "boolean"}, data=_list_of(run))
+    judged = _object(text={"type": "string", "maxLength": MOST_TEXT}, kept={"type": "boolean"})
+    piece = _object(
+        id=_STRING, text=_STRING, speaker=_STRING, language=_STRING, kept={"type": "boolean"},
+        reason={"type": ["string", "null"]},
+    )  # fmt: skip
+    pieces = _object(object=_STRING, served={"type": "boolean"}, data=_list_of(piece))
     health = _operation("Whether it works; needs no key.", _json("It does.", _ref("Health")), security=[])
     health["responses"]["503"] = _json("It is stopping.", _ref("Health"))
     kinds = ("audio/wav", "audio/flac", "audio/ogg", "audio/mpeg")
@@ -181,6 +188,20 @@ def _other_paths() -> dict[str, Schema]:
         },
         "/v1/runs/{id}/report": {
             "get": _operation("A run's report.", _media("A page.", "text/html"), 404, parameters=_path("id"))
+        },
+        "/v1/collected": {"get": _operation("List the collected pieces.", _json("The pieces.", pieces), 503)},
+        "/v1/collected/{id}": {
+            "post": _operation(
+                "Correct a piece, keep or drop it.", _json("The piece as it is now.", piece),
+                400, 404, 408, 413, 503,
+                parameters=_path("id"),
+                requestBody={"required": True, "content": {"application/json": {"schema": judged}}},
+            )
+        },
+        "/v1/collected/{id}/audio": {
+            "get": _operation(
+                "The sound of a piece.", _media("The audio.", "audio/wav"), 404, 503, parameters=_path("id")
+            )
         },
         "/health": {"get": health},
         "/metrics": {"get": _operation("Counters for Prometheus.", _media("Text.", "text/plain"))},

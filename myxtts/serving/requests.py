@@ -52,7 +52,7 @@ class SpeechRequest:
 
 def parse_speech(body: bytes) -> SpeechRequest:
     """Raises `RequestError` that names the first field that is wrong."""
-    fields = _object(body)
+    fields = json_object(body)
     given = {name: value for name, value in fields.items() if value is not None}
     text = _string(given, "input", most=MOST_CHARACTERS)
     named_format = _choice(given, "response_format", tuple(MEDIA_TYPES), "mp3")
@@ -83,7 +83,9 @@ def guessed_language(text: str, speaker: str | None, learnt: Sequence[str]) -> s
     return fitting[0] if fitting else (spoken[0].code if spoken else "en")
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def json_object(body: bytes, *, hint: str = 'send {"model", "input", "voice"}') -> Mapping[str, Any]:
+    """The fields of a body; raises `RequestError` for one that is no JSON object."""
+
     def refuse(word: str) -> Any:
         raise ValueError(f"{word} is no JSON number")
 
@@ -91,9 +93,9 @@ def _object(body: bytes) -> Mapping[str, Any]:
         parsed = json.loads(body.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
-        raise RequestError(f"the body is not JSON: {reason}", hint='send {"model", "input", "voice"}') from error
+        raise RequestError(f"the body is not JSON: {reason}", hint=hint) from error
     if not isinstance(parsed, dict):
-        raise RequestError("the body is not a JSON object", hint='send {"model", "input", "voice"}')
+        raise RequestError("the body is not a JSON object", hint=hint)
     return parsed
 
 

@@ -28,13 +28,15 @@ IDLE_S = 15
 
 
 class GuardedProtocol(H11Protocol):
-    """HTTP/1.1 that ends connections which send their headers too slowly, and has no more than so many of them."""
+    """HTTP/1.1 that ends connections which send their headers too slowly or read nothing, and has so many of them."""
 
     most = 512
+    unread_s = 20.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._headers_due: asyncio.TimerHandle | None = None
+        self._reading_due: asyncio.TimerHandle | None = None
         if len(self.connections) > self.most:
             self._refuse(503, "there are too many connections", "too_many_connections")
         else:
@@ -47,9 +49,29 @@ class GuardedProtocol(H11Protocol):
         elif self._headers_due is None and not self.transport.is_closing():
             self._await_headers()
 
+    def pause_writing(self) -> None:
+        """The client reads less than is sent: more than 64 kB wait here."""
+        super().pause_writing()
+        self._reading_due = self.loop.call_later(self.unread_s, self._leave)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_waiting_for_reader()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_waiting_for_reader()
         super().connection_lost(exc)
+
+    def _leave(self) -> None:
+        logger.warning("a client read nothing of its answer for %g s and was left", self.unread_s)
+        # Closing would wait for the client to read; the application sees a client that has gone.
+        self.transport.abort()
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._reading_due is not None:
+            self._reading_due.cancel()
+            self._reading_due = None
 
     def _await_headers(self) -> None:
         self._headers_due = self.loop.call_later(
@@ -114,7 +136,8 @@ def bind(host: str, port: int, flag: str) -> socket.socket:
 
 def serve(app: Starlette, serving: Serving, listening: socket.socket, ready: Callable[[], Any]) -> None:
     """Until SIGTERM or Ctrl-C; then no new work is taken, and what has begun is finished within half a minute."""
-    protocol = type("Protocol", (GuardedProtocol,), {"most": serving.limits.connections})
+    limits = {"most": serving.limits.connections, "unread_s": serving.limits.unread_s}
+    protocol = type("Protocol", (GuardedProtocol,), limits)
     config = uvicorn.Config(
         app,
         http=protocol,

@@ -124,19 +124,18 @@ class SpeechEndpoint:
                 self._serving.metrics.hung_up += gone.done()
                 working.cancel()
                 await asyncio.wait({working})
-                if not gone.done() and not answer.started:
-                    raise RequestError(
-                        f"the speech was not ready in {limits.deadline_s:g} s",
-                        hint="send less text, or try again when the server is less busy",
-                        status=503,
-                        code="deadline_exceeded",
-                        headers={"Retry-After": str(self._serving.admission.retry_after_s)},
+                if not gone.done():
+                    await answer.fail(
+                        RequestError(
+                            f"the speech was not ready in {limits.deadline_s:g} s",
+                            hint="send less text, or try again when the server is less busy",
+                            status=503,
+                            code="deadline_exceeded",
+                            headers={"Retry-After": str(self._serving.admission.retry_after_s)},
+                        )
                     )
                 return
-            try:
-                working.result()
-            except asyncio.TimeoutError:
-                logger.warning("a client read nothing of its speech for %g s and was left", limits.unread_s)
+            working.result()
         finally:
             for task in (working, gone):
                 task.cancel()
@@ -164,10 +163,7 @@ class _Answer:
                 try:
                     await self._deliver(pieces, options.language)
                 except MyXTTSError as error:
-                    refused = error if isinstance(error, RequestError) else _cannot_be_spoken(error)
-                    if not self.started:
-                        raise refused from error
-                    await self._fail(refused)
+                    await self.fail(error if isinstance(error, RequestError) else _cannot_be_spoken(error))
 
     async def _deliver(self, pieces: AsyncIterator[SpokenPiece], language: str) -> None:
         encoder = AudioEncoder(self._asked.response_format, self._serving.engine.sample_rate)
@@ -210,11 +206,12 @@ class _Answer:
         await self._send({"type": "http.response.start", "status": 200, "headers": raw})
 
     async def _body(self, data: bytes, *, more: bool = True) -> None:
-        message = {"type": "http.response.body", "body": data, "more_body": more}
-        await asyncio.wait_for(self._send(message), self._serving.limits.unread_s)
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
-    async def _fail(self, error: RequestError) -> None:
-        """After the start: an event where there are events, else a connection that ends without its end."""
+    async def fail(self, error: RequestError) -> None:
+        """An answer of its own before the start; later an event where there are events, else no proper end."""
+        if not self.started:
+            raise error
         logger.warning("a speech failed after it had begun: %s", error.problem)
         if self._asked.stream_format == "sse":
             await self._body(_sse({"type": "error", **error.body}), more=False)

@@ -5,7 +5,7 @@ limit leaves by itself, `leave` takes one out early. What a row generates depend
 sampling, not on the rows around it, but for rounding. Not for several threads at once: give one thread the batch.
 
     batch = DecodeBatch(gpt)
-    row = batch.join(latents_LD, text_ids, sampling=Sampling(), seed=1, max_codes=400)
+    row = batch.join(Text(latents_LD, ids, Sampling(), seed=1, max_codes=400))
     while batch.rows:
         for made in batch.step():
             ...  # made.row, made.code, made.latent_D, made.spoken_token, made.stopped, made.finished
@@ -28,6 +28,7 @@ from myxtts.errors import ConfigError, DataError
 from myxtts.runtime.philox import stateless_uniform
 from myxtts.synthesis.litert.gpt import LiteRTGPT, Predicted
 from myxtts.synthesis.numpy_sampling import guided, penalise, sample
+from myxtts.synthesis.speech_model import Generated, Text
 
 Floats = NDArray[np.float32]
 
@@ -79,32 +80,24 @@ class DecodeBatch:
         """The rows that are there, in the order in which they joined."""
         return tuple(self._rows)
 
-    def join(
-        self,
-        latents_LD: Floats,
-        text_ids: Sequence[int],
-        *,
-        sampling: Sampling | None = None,
-        seed: int = 0,
-        max_codes: int | None = None,
-    ) -> int:
+    def join(self, text: Text) -> int:
         """Prefill a text; returns the number of its row, never used again. Raises for what this GPT cannot take."""
-        self._refuse(latents_LD, text_ids)
-        config, sampling = self._gpt.config, sampling or Sampling()
-        limit = config.max_audio_tokens if max_codes is None else min(max_codes, config.max_audio_tokens)
+        self._refuse(text.latents_LD, text.ids)
+        config, sampling = self._gpt.config, text.sampling
+        limit = config.max_audio_tokens if text.max_codes is None else min(text.max_codes, config.max_audio_tokens)
         at_least("max_codes", limit, 1, hint="leave it out for as many as the model has positions for")
         penalised = sampling.repetition_penalty != 1.0
         row = _Row(
             number=self._next,
             sampling=sampling,
             max_codes=limit,
-            text_length=len(text_ids),
-            uniform_N=stateless_uniform(limit + 1, seed),
+            text_length=len(text.ids),
+            uniform_N=stateless_uniform(limit + 1, text.seed),
             penalty_V=np.ones(config.audio_codes + 2, np.float32) if penalised else None,
             slots=[],
         )
-        for ids in [text_ids] if sampling.guidance == 1.0 else [text_ids, ()]:
-            predicted = self._gpt.prefill(np.asarray(latents_LD, np.float32), ids, self._cache)
+        for ids in [text.ids] if sampling.guidance == 1.0 else [text.ids, ()]:
+            predicted = self._gpt.prefill(np.asarray(text.latents_LD, np.float32), ids, self._cache)
             row.slots.append(self._cache.rows - 1)
             row.predicted.append(_of_slot(predicted, 0))
         self._next += 1
@@ -183,6 +176,24 @@ class DecodeBatch:
                 f"text token {wrong[0]} is not in the vocabulary of {config.text_vocab}",
                 hint="encode the text with the voice's own tokenizer",
             )
+
+
+def as_generated(
+    rows: Sequence[Sequence[RowStep]], stopped_B: Sequence[bool], *, aligned: bool, width: int
+) -> Generated:
+    """What steps made of several texts as one array each; `stopped` tells which of them have ended by themselves."""
+    kept = [[step for step in row if not step.stopped] for row in rows]
+    size = max(map(len, kept), default=0)
+    codes_BN = np.zeros((len(rows), size), np.int32)
+    latents_BND = np.zeros((len(rows), size, width), np.float32)
+    spoken_BN = np.zeros((len(rows), size if aligned else 0), np.int32)
+    for row, steps in enumerate(kept):
+        for place, step in enumerate(steps):
+            codes_BN[row, place], latents_BND[row, place] = step.code, step.latent_D
+            if aligned:
+                spoken_BN[row, place] = step.spoken_token
+    lengths_B = np.array([len(steps) for steps in kept], np.int32)
+    return Generated(codes_BN, lengths_B, np.array(stopped_B, bool), latents_BND, spoken_BN)
 
 
 def _penalised(row: _Row, slot: int) -> Floats:

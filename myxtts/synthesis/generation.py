@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.models.attention import attention_probabilities
 from myxtts.models.decode_step import (
@@ -33,7 +32,7 @@ from myxtts.models.gpt import GPT, AlignmentHeads
 from myxtts.models.layers import MASKED, length_mask, normalised, on_cpu
 from myxtts.synthesis.numpy_sampling import per_row
 from myxtts.synthesis.sampling import SamplingTensors, penalise, random_numbers, sample, sampling_tensors
-from myxtts.synthesis.speech_model import Generated
+from myxtts.synthesis.speech_model import Generated, TextBatch
 
 GROWTH = 64
 
@@ -115,46 +114,20 @@ class Generator:
         """Most codes that one text can have."""
         return int(self.gpt.config.max_audio_tokens)
 
-    def generate(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        min_codes: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Generated:
+    def generate(self, texts: TextBatch, *, min_codes: int | Sequence[int] = 0) -> Generated:
         """Codes until every row has stopped or is at its limit.
 
-        `seeds`, `min_codes` and `max_codes` are one number, or one for each text. Raises `ConfigError` where they or
-        the shapes of latents and text do not fit the GPT.
+        `min_codes` is one number, or one for each text. Raises `ConfigError` where the texts do not fit the GPT.
         """
-        inputs, request = new_request(
-            self.gpt, latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes
-        )
+        inputs, request = new_request(self.gpt, texts, min_codes)
         lengths, stopped, *made = self._call(self._whole, *inputs, request)
         return _generated(request, lengths.numpy(), stopped.numpy(), *made)
 
-    def stream(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        chunk: int = 20,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        min_codes: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Iterator[Generated]:
+    def stream(self, texts: TextBatch, *, chunk: int = 20, min_codes: int | Sequence[int] = 0) -> Iterator[Generated]:
         """The same codes as `generate`, `chunk` at a time as they are made; lengths are those of the chunk."""
         if chunk < 1:
             raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
-        inputs, request = new_request(
-            self.gpt, latents_BLD, text_BU, text_lengths_B, sampling, seeds, min_codes, max_codes
-        )
+        inputs, request = new_request(self.gpt, texts, min_codes)
         state = self._call(self._begin, *inputs, request)
         before: Any = 0
         while not bool(tf.reduce_all(state.finished_B)):
@@ -349,31 +322,24 @@ def _generated(
 
 
 def new_request(
-    gpt: GPT,
-    latents_BLD: Any,
-    text_BU: Any,
-    text_lengths_B: Any,
-    sampling: Sampling | None,
-    seeds: int | Sequence[int],
-    min_codes: int | Sequence[int],
-    max_codes: int | Sequence[int] | None,
+    gpt: GPT, texts: TextBatch, min_codes: int | Sequence[int]
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], Request]:
     """Voice latents and text as the prefill takes them, and the request; raises for what this GPT cannot take."""
-    text_BU = tf.convert_to_tensor(text_BU, tf.int32)
+    text_BU = tf.convert_to_tensor(texts.text_BU, tf.int32)
     batch = int(text_BU.shape[0])
-    limit, sampling = gpt.config.max_audio_tokens, sampling or Sampling()
+    limit, sampling = gpt.config.max_audio_tokens, texts.sampling
     gpt.refuse_long_text(text_BU.shape[1])
-    most = np.minimum(per_row("max_codes", limit if max_codes is None else max_codes, batch), limit)
+    most = np.minimum(per_row("max_codes", limit if texts.max_codes is None else texts.max_codes, batch), limit)
     request = Request(
-        text_lengths_B=tf.convert_to_tensor(text_lengths_B, tf.int32),
+        text_lengths_B=tf.convert_to_tensor(texts.lengths_B, tf.int32),
         text_width=tf.constant(text_BU.shape[1]),
-        uniform_NB1=random_numbers(per_row("seeds", seeds, batch), limit + 1),
+        uniform_NB1=random_numbers(per_row("seeds", texts.seeds, batch), limit + 1),
         min_codes_B1=tf.constant(per_row("min_codes", min_codes, batch)[:, None]),
         max_codes_B=tf.constant(most),
         sampling=sampling_tensors(sampling, gpt.audio_vocab),
         guidance=None if sampling.guidance == 1.0 else tf.constant(sampling.guidance, tf.float32),
     )
-    latents_BLD = tf.convert_to_tensor(latents_BLD, tf.float32)
+    latents_BLD = tf.convert_to_tensor(texts.latents_BLD, tf.float32)
     expected = gpt.config.conditioning_latents, gpt.config.gpt_width
     if tuple(latents_BLD.shape[1:]) != expected:
         raise ConfigError(

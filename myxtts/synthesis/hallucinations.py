@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from myxtts.config.checks import at_least
-from myxtts.config.speaking import Sampling
-from myxtts.synthesis.speech_model import CheckedCodes, CodeGenerator, Generated
+from myxtts.synthesis.speech_model import CheckedCodes, CodeGenerator, Generated, Text, TextBatch
 
 logger = logging.getLogger(__name__)
 
@@ -146,34 +144,32 @@ def smoothed_tokens(spoken_token: np.ndarray) -> np.ndarray:
 
 def generate_checked(
     generator: CodeGenerator,
-    latents_BLD: Any,
-    text_BU: Any,
-    text_lengths_B: Sequence[int] | np.ndarray,
+    texts: TextBatch,
     *,
-    sampling: Sampling | None = None,
-    seeds: int | Sequence[int] = 0,
     checks: HallucinationChecks | None = HallucinationChecks(),  # noqa: B008 - frozen, so shared safely
     last_sounding: Sequence[int] | None = None,
 ) -> list[CheckedCodes]:
     """Codes for each text. Rows with a fault are generated again, alone, up to `checks.retries` times.
 
     `last_sounding` is, for each text, the index of its last token that is pronounced; without it, the last token.
-    `checks=None` takes the first attempt as it is.
+    `checks=None` takes the first attempt as it is; with checks, the length of each text is its limit.
     """
-    text_BU, lengths = np.asarray(text_BU, np.int32), np.asarray(text_lengths_B, np.int32)
-    latents_BLD = np.broadcast_to(np.asarray(latents_BLD), (len(text_BU), *np.shape(latents_BLD)[1:]))
-    first_seeds = np.broadcast_to(np.asarray(seeds, np.int64), (len(text_BU),))
+    text_BU, lengths = np.asarray(texts.text_BU, np.int32), np.asarray(texts.lengths_B, np.int32)
+    latents_BLD = np.broadcast_to(np.asarray(texts.latents_BLD), (len(text_BU), *np.shape(texts.latents_BLD)[1:]))
+    first_seeds = np.broadcast_to(np.asarray(texts.seeds, np.int64), (len(text_BU),))
     best: dict[int, tuple[CheckResult, Generated, int]] = {}
     attempts = np.zeros(len(text_BU), np.int32)
     rows = list(range(len(text_BU)))
     for attempt in range(1 if checks is None else checks.retries + 1):
         made = generator.generate(
-            latents_BLD[rows],
-            text_BU[rows],
-            lengths[rows],
-            sampling=sampling,
-            seeds=[_attempt_seed(int(first_seeds[row]), attempt) for row in rows],
-            max_codes=None if checks is None else [expected_limit(int(lengths[row]), checks) for row in rows],
+            TextBatch(
+                latents_BLD[rows],
+                text_BU[rows],
+                lengths[rows],
+                texts.sampling,
+                [_attempt_seed(int(first_seeds[row]), attempt) for row in rows],
+                None if checks is None else [expected_limit(int(lengths[row]), checks) for row in rows],
+            )
         )
         for place, row in enumerate(rows):
             attempts[row] += 1
@@ -189,11 +185,8 @@ def generate_checked(
 
 def stream_checked(
     generator: CodeGenerator,
-    latents_1LD: Any,
-    ids: Sequence[int],
+    text: Text,
     *,
-    sampling: Sampling | None = None,
-    seed: int = 0,
     checks: HallucinationChecks | None = None,
     last_sounding: int | None = None,
 ) -> Iterator[tuple[np.ndarray, CheckedCodes | None]]:
@@ -202,15 +195,14 @@ def stream_checked(
     What the checks may yet cut is held back. As long as nothing was yielded, a fault is tried again as
     `generate_checked` does; afterwards the codes are cut where the fault begins. `checks=None` does neither.
     """
-    text_1U, limit = np.asarray([ids], np.int32), generator.max_codes
+    ids, limit = text.ids, generator.max_codes
+    texts = TextBatch(text.latents_LD[None], np.asarray([ids], np.int32), [len(ids)], text.sampling, text.seed)
     if checks is not None:
         limit = min(limit, expected_limit(len(ids), checks))
         cautious = replace(checks, loop_codes=min(checks.loop_codes, _POSSIBLE_LOOP))
     made: Generated | None = None
     yielded = 0
-    for part in generator.stream(
-        latents_1LD, text_1U, [len(ids)], chunk=STREAMED_CODES, sampling=sampling, seeds=seed, max_codes=limit
-    ):
+    for part in generator.stream(replace(texts, max_codes=limit), chunk=STREAMED_CODES):
         made = part if made is None else _joined(made, part)
         count = int(made.lengths_B[0])
         if made.stopped_B[0] or count >= limit:
@@ -227,16 +219,8 @@ def stream_checked(
     elif yielded:
         checked = _checked(replace(result, keep=max(result.keep, yielded)), made, 0, 1, checks, streamed=True)
     else:
-        [checked] = generate_checked(
-            generator,
-            latents_1LD,
-            text_1U,
-            [len(ids)],
-            sampling=sampling,
-            seeds=seed,
-            checks=checks,
-            last_sounding=None if last_sounding is None else [last_sounding],
-        )
+        last = None if last_sounding is None else [last_sounding]
+        [checked] = generate_checked(generator, texts, checks=checks, last_sounding=last)
     yield checked.latents_ND[yielded:], checked
 
 

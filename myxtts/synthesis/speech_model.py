@@ -16,12 +16,51 @@ from numpy.typing import NDArray
 from myxtts.audio.mel import HOP, SAMPLE_RATE
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.config.speaking import Sampling
+from myxtts.synthesis.numpy_sampling import per_row
 from myxtts.synthesis.references import VoiceLatents
 
 Wave = NDArray[np.float32]
 
 CODE_SECONDS = FRAMES_PER_CODE * HOP / SAMPLE_RATE
 """Duration of one code at normal speed: 46 ms."""
+
+
+class Text(NamedTuple):
+    """One text to generate codes for, and how."""
+
+    latents_LD: NDArray[np.float32]
+    ids: Sequence[int]
+    sampling: Sampling = Sampling()
+    seed: int = 0
+    max_codes: int | None = None
+    """None for as many as the model has positions for."""
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Texts to generate codes for, and how; latents, seeds and limits are one for all texts, or one for each."""
+
+    latents_BLD: Any
+    text_BU: Any
+    lengths_B: Any
+    sampling: Sampling = Sampling()  # noqa: RUF009 - frozen, so shared safely
+    seeds: int | Sequence[int] = 0
+    max_codes: int | Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.text_BU)
+
+    def rows(self) -> list[Text]:
+        """Each text by itself; raises `ConfigError` where there are more or fewer seeds or limits than texts."""
+        count = len(self)
+        latents_BLD = np.asarray(self.latents_BLD, np.float32)
+        latents_BLD = np.broadcast_to(latents_BLD, (count, *latents_BLD.shape[1:]))
+        seeds = per_row("seeds", self.seeds, count).tolist()
+        limits = [None] * count if self.max_codes is None else per_row("max_codes", self.max_codes, count).tolist()
+        ids = [
+            text_U[:length].tolist() for text_U, length in zip(np.asarray(self.text_BU), self.lengths_B, strict=True)
+        ]
+        return [Text(latents_BLD[row], ids[row], self.sampling, seeds[row], limits[row]) for row in range(count)]
 
 
 class Generated(NamedTuple):
@@ -61,29 +100,10 @@ class CodeGenerator(Protocol):
     def max_codes(self) -> int:
         """Most codes that one text can have."""
 
-    def generate(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Generated:
+    def generate(self, texts: TextBatch) -> Generated:
         """Codes until every row has stopped or is at its limit; a row depends on its own text and seed alone."""
 
-    def stream(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        chunk: int,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Iterator[Generated]:
+    def stream(self, texts: TextBatch, *, chunk: int) -> Iterator[Generated]:
         """The same codes, `chunk` at a time as they are made; lengths are those of the chunk."""
 
 

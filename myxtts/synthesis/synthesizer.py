@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from myxtts.audio.io import from_int16
 from myxtts.audio.loudness import normalise_loudness
 from myxtts.config.speaking import Sampling
 from myxtts.errors import SynthesisError
@@ -26,7 +27,15 @@ from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
 from myxtts.synthesis.options import SpeakingKeywords, SpeakingOptions
 from myxtts.synthesis.references import Reference, VoiceLatents
 from myxtts.synthesis.speech import PieceReport, Speech, SpeechReport, SpokenPiece
-from myxtts.synthesis.speech_model import CODE_SECONDS, CheckedCodes, Codec, SpeechModel, StreamingDecoder
+from myxtts.synthesis.speech_model import (
+    CODE_SECONDS,
+    CheckedCodes,
+    Codec,
+    SpeechModel,
+    StreamingDecoder,
+    Text,
+    TextBatch,
+)
 from myxtts.synthesis.splitting import Border, Piece, split_text
 from myxtts.synthesis.timings import WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
 from myxtts.synthesis.voice import Voice
@@ -135,7 +144,7 @@ class Synthesizer:
         clips = [references.read_reference(clip) for clip in given if not isinstance(clip, VoiceLatents)]
         if not clips:
             speaker = references.choose_speaker(self.voice.speakers, options.speaker, options.language)
-            clips = [references.checked_reference(speaker.wave.astype(np.float32) / 32768.0, speaker.name)]
+            clips = [references.checked_reference(from_int16(speaker.wave), speaker.name)]
         if self.voice.config.data.normalise_loudness:
             clips = [normalise_loudness(clip) for clip in clips]
         key = hashlib.sha256(b"".join(hashlib.sha256(clip.tobytes()).digest() for clip in clips)).digest()
@@ -243,11 +252,13 @@ class Synthesizer:
         made = iter(
             generate_checked(
                 self.model,
-                speaking.latents.latents_LD[None],
-                text_BU,
-                [len(one.ids) for one in spoken],
-                sampling=speaking.sampling,
-                seeds=[speaking.piece_seed(one.number) for one in spoken],
+                TextBatch(
+                    speaking.latents.latents_LD[None],
+                    text_BU,
+                    [len(one.ids) for one in spoken],
+                    speaking.sampling,
+                    [speaking.piece_seed(one.number) for one in spoken],
+                ),
                 checks=speaking.checks,
                 last_sounding=[self._last_sounding(one.ids) for one in spoken],
             )
@@ -265,10 +276,7 @@ class Synthesizer:
         trim, samples = GrowingTrim(self.sample_rate), 0
         for latents_ND, checked in stream_checked(
             self.model,
-            speaking.latents.latents_LD[None],
-            planned.ids,
-            sampling=speaking.sampling,
-            seed=speaking.piece_seed(planned.number),
+            Text(speaking.latents.latents_LD, planned.ids, speaking.sampling, speaking.piece_seed(planned.number)),
             checks=speaking.checks,
             last_sounding=self._last_sounding(planned.ids),
         ):

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from myxtts.audio.io import resampled
+from myxtts.audio.io import from_int16, padded_rows, resampled
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.errors import SynthesisError
 from myxtts.models.reference_mel import reference_mel
@@ -22,7 +22,7 @@ from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_SAMPLE_RATE
 from myxtts.synthesis.decoding import CodecDecoder, Decoder, HiFiGANDecoder, TrainedMelDecoder
 from myxtts.synthesis.generation import Generator
 from myxtts.synthesis.references import VoiceLatents
-from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, TextBatch, Wave
 from myxtts.synthesis.voice import Voice, build_voice, find_voice, read_voice_config, voice_manifest
 
 
@@ -80,10 +80,7 @@ class TensorFlowModel:
 
     def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
         """The mean of the latents over windows as long as training's, as XTTS v2 does it."""
-        lengths_B = np.array([len(window) for window in windows], np.int32)
-        wave_BS = np.zeros((len(windows), int(lengths_B.max())), np.float32)
-        for row, window in enumerate(windows):
-            wave_BS[row, : len(window)] = window
+        wave_BS, lengths_B = padded_rows([from_int16(window) for window in windows])
         speaker_V = None
         with tf.device(self._device):
             mel_BTM, mel_lengths_B = self._mel(wave_BS, lengths_B)
@@ -102,14 +99,12 @@ class TensorFlowModel:
         mean_V = vectors_BV.mean(0)
         return np.asarray(mean_V / max(float(np.linalg.norm(mean_V)), 1e-9), np.float32)
 
-    def generate(self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, **options: Any) -> Generated:
+    def generate(self, texts: TextBatch) -> Generated:
         with tf.device(self._device):
-            return self.generator.generate(latents_BLD, text_BU, text_lengths_B, **options)
+            return self.generator.generate(texts)
 
-    def stream(
-        self, latents_BLD: Any, text_BU: Any, text_lengths_B: Any, *, chunk: int, **options: Any
-    ) -> Iterator[Generated]:
-        parts = self.generator.stream(latents_BLD, text_BU, text_lengths_B, chunk=chunk, **options)
+    def stream(self, texts: TextBatch, *, chunk: int) -> Iterator[Generated]:
+        parts = self.generator.stream(texts, chunk=chunk)
         while True:
             # Not around the whole loop: a device's scope may not stay open while the caller works.
             with tf.device(self._device):

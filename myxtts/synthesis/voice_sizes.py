@@ -1,6 +1,7 @@
 """Whether a voice's settings are those of its weights: known before a network is built, from the manifest alone.
 
-A folder comes from anywhere, and its config.yaml may ask for a network of any size. One weight tells each size.
+A folder comes from anywhere, and its config.yaml may ask for a network of any size. One weight tells most sizes, so
+that an error can name the setting; the number of all weights tells the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from myxtts.config.model import ModelConfig
 from myxtts.errors import CheckpointError, DamagedError
+from myxtts.models.parameter_counts import count_of
 from myxtts.models.weights import PARTIAL_WEIGHTS, WEIGHTS_FILE, WeightsManifest
 
 _AXES: dict[str, tuple[str, int, int]] = {
@@ -42,6 +44,13 @@ def refuse_other_sizes(config: ModelConfig, parts: Collection[str], stored: Weig
         if getattr(config, setting) != size:
             raise CheckpointError(
                 f"{folder}: config.yaml has {setting} {getattr(config, setting)}, and the weights have {size}",
+                hint="copy the whole folder again: the two files belong together",
+            )
+    for part in parts:
+        own = sum(_product(shape) for name, shape in stored.shapes.items() if name.startswith(f"{part}/"))
+        if own != (wanted := count_of(part, config).all):
+            raise CheckpointError(
+                f"{folder}: {part} has {wanted:,} weights by config.yaml, and {own:,} are stored",
                 hint="copy the whole folder again: the two files belong together",
             )
     values = sum(_product(shape) for shape in stored.shapes.values())

@@ -176,7 +176,10 @@ def _parse_bpe(definition: str) -> Any:
         if not isinstance(content.pop("myxtts_characters", ""), str):
             raise TypeError("its characters are no text")
         return Bpe.from_str(json.dumps(content, ensure_ascii=False))
-    except Exception as error:  # the library raises nothing more particular
+    except BaseException as error:
+        # The library raises nothing more particular than Exception, and where it did not foresee a file, Rust's panic.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise ConfigError(f"byte-pair vocabulary is damaged: {error}", hint="copy or make the file again") from error
 
 

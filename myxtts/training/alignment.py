@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.audio.io import padded_rows
 from myxtts.config.data import DataConfig
 from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource, batches
@@ -174,18 +175,15 @@ class Aligner:
     def _until(
         self, source: BatchSource, steps: int, should_stop: Callable[[], bool], progress: Progress
     ) -> Iterator[Any]:
+        from myxtts.models.aligner import Labelled
+
         for number, batch in enumerate(source):
             if should_stop():
                 return
             progress("training the aligner, steps", number, steps)
-            yield self._labelled(batch)
-
-    def _labelled(self, batch: dict[str, Any]) -> Any:
-        from myxtts.models.aligner import Labelled
-
-        mel_BTM, lengths_B = self._mel(batch["wave"], batch["wave_lengths"])
-        rows = zip(batch["text"], batch["text_lengths"], strict=True)
-        return Labelled(mel_BTM, lengths_B, [self._labels(text[:length])[0] for text, length in rows])
+            mel_BTM, lengths_B = self._mel(batch["wave"], batch["wave_lengths"])
+            rows = zip(batch["text"], batch["text_lengths"], strict=True)
+            yield Labelled(mel_BTM, lengths_B, [self._labels(text[:length])[0] for text, length in rows])
 
     def _labels(self, text: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Labels of a text, and the index in the text of each."""
@@ -230,11 +228,7 @@ class Aligner:
 
         for first in range(0, len(clips), _CLIPS_AT_ONCE):
             read = [prepared.read_arrays(int(clip)) for clip in clips[first : first + _CLIPS_AT_ONCE]]
-            lengths = np.array([len(wave) for wave, _ in read], np.int32)
-            waves = np.zeros((len(read), int(lengths.max())), np.int16)
-            for row, (wave, _) in enumerate(read):
-                waves[row, : len(wave)] = wave
-            mel_BTM, mel_lengths_B = self._mel(waves, lengths)
+            mel_BTM, mel_lengths_B = self._mel(*padded_rows([wave for wave, _ in read]))
             logits_BFK = self._logits(mel_BTM, mel_lengths_B).numpy()
             for row, (_, text) in enumerate(read):
                 yield logits_BFK[row, : int(steps_of(int(mel_lengths_B[row])))], *self._labels(text)

@@ -55,7 +55,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
     temporary = folder / f".writing-{checkpoint.step:08d}-{os.getpid()}"
     try:
         make_folder(folder)
-        _remove_abandoned(folder)
+        for abandoned in folder.glob(".writing-*"):  # by a process that was killed
+            shutil.rmtree(abandoned, ignore_errors=True)
         metadata = {"step": checkpoint.step, "state": checkpoint.state}
         arrays = save_arrays(temporary, checkpoint.arrays, metadata)
         for path in (arrays, temporary):
@@ -69,7 +70,11 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int = 3) -> P
             hint="free disk space, or move the checkpoints to a disk that has some and name it with --checkpoint-dir; "
             "those before it are untouched",
         ) from error
-    _rotate(folder, keep, written=target)
+    best = read_best(folder)
+    kept = {target.name, *([] if best is None else [f"step-{best['step']:08d}"])}
+    for path in list_checkpoints(folder)[:-keep]:
+        if path.name not in kept:
+            shutil.rmtree(path, ignore_errors=True)
     return target
 
 
@@ -164,14 +169,6 @@ def read_best(folder: Path) -> dict[str, Any] | None:
     return best if isinstance(best, dict) and "loss" in best and "step" in best else None
 
 
-def _rotate(folder: Path, keep: int, *, written: Path) -> None:
-    best = read_best(folder)
-    kept = {written.name, *([] if best is None else [f"step-{best['step']:08d}"])}
-    for path in list_checkpoints(folder)[:-keep]:
-        if path.name not in kept:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def _is_whole(path: Path) -> bool:
     try:
         load_checkpoint(path)
@@ -190,12 +187,6 @@ def _set_aside(path: Path) -> None:
         logger.warning("%s cannot be set aside: %s", path, error)
     else:
         logger.warning("%s is now %s", path.name, aside)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """What a killed process left half-written."""
-    for path in folder.glob(".writing-*"):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def refuse_other_model(checkpoint: Checkpoint, variables: Mapping[str, Any], stage: str) -> None:

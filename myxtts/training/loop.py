@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -25,7 +26,9 @@ from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.pipeline.pipeline import PipelineBase
 from myxtts.runtime.plan_log import TRAINING_STARTS, warmup_line
 from myxtts.runtime.strategy import get_device_context
+from myxtts.training.alignment import Aligner
 from myxtts.training.checkpoint import Checkpoint, load_best, load_latest, mark_best, read_best, save_checkpoint
+from myxtts.training.data_worker import DataWorkers, NumberedBatches, setup_of
 from myxtts.training.initial_voice import nothing_fits
 from myxtts.training.out_of_memory import limits_in_words, out_of_memory, ran_out_of_memory
 from myxtts.training.recipes import is_fine_tuning, length_of, recipe_for, with_batches_of, with_steps
@@ -39,6 +42,7 @@ from myxtts.training.run_folder import (
 from myxtts.training.stage_data import StageData, size_of
 from myxtts.training.stage_order import refuse_if_later_stage_learnt
 from myxtts.training.stages.spec import StageSpec
+from myxtts.training.team import OwnRows, Team
 from myxtts.training.trainer import XTTSTrainer
 from myxtts.training.watch import StageWatch
 
@@ -62,11 +66,16 @@ class StageLoop:
         events: EventLog,
         on_checkpoint: Callable[[StageSpec], None],
         on_validation: Callable[[StageSpec, int], None] | None = None,
+        *,
+        team: Team | None = None,
+        data_workers: DataWorkers | None = None,
     ) -> None:
+        """`team` are the model workers that learn together, `data_workers` what computes batches in other processes."""
         self.trainer, self.data, self.folder, self.events = trainer, data, folder, events
         self.config: XTTSConfig = trainer.config
         self.spec, self.should_stop = data.spec, data.should_stop
         self._on_checkpoint, self._on_validation = on_checkpoint, on_validation
+        self._team, self._data_workers = team or Team(), data_workers
         self._validation: list[DeviceBatch] | None = None
         self.watch: StageWatch
         self.total_steps: int
@@ -78,7 +87,7 @@ class StageLoop:
             return False
         with self._source() as source:
             self._restore_or_initialise(source)
-            if self._at_its_end():
+            if self._decide()[0]:
                 return self._finished()
             refuse_if_later_stage_learnt(self.spec.name, trainer.step_number, self.total_steps, self.folder)
             if not self._add_ctc_loss():
@@ -91,7 +100,7 @@ class StageLoop:
                 if self._selects_best and first_step == 0:
                     with pipeline.pause():
                         self._save(data_state, self._validate())
-                while not (self._at_its_end() or self.should_stop()):
+                while not any(over := self._decide()):
                     try:
                         batches = [next(pipeline) for _ in range(training.grad_accum)]
                     except Exception:
@@ -106,7 +115,7 @@ class StageLoop:
                     if validating or result.step % training.checkpoint_every == 0:
                         with pipeline.pause():
                             self._save(data_state, self._validate() if validating else None)
-                if not self._at_its_end():
+                if not over[0]:
                     self._save(data_state)
                     return False
         self.events.write("stage_done", stage=self.spec.name, step=trainer.step_number)
@@ -122,6 +131,10 @@ class StageLoop:
     def _validate_every(self) -> int:
         usual = self.config.training.validate_every
         return min(usual, max(1, self.total_steps // FINE_TUNING_VALIDATIONS)) if self._selects_best else usual
+
+    def _decide(self) -> list[bool]:
+        """Whether the stage is at its end, and whether it was asked to stop: the same for all model workers."""
+        return self._team.any(self._team.is_chief and self._at_its_end(), self.should_stop())
 
     def _at_its_end(self) -> bool:
         """All steps are done, or the held-out loss of a fine-tuning has stopped falling."""
@@ -152,7 +165,11 @@ class StageLoop:
         self.total_steps = length.steps
         self.trainer.start_stage(self.spec.name, with_steps(recipe_for(self.config, self.spec), length.steps))
         self.watch = StageWatch(self.trainer, self.events, length.steps)
-        return self.data.align(steps=length.steps, device=self.trainer.plan.model.name)
+        return self._found_by_all(lambda: self.data.align(steps=length.steps, device=self.trainer.plan.model.name))
+
+    def _found_by_all(self, find: Callable[[], bool]) -> bool:
+        """What the chief finds and keeps, the others read; `False` if one of them was asked to stop meanwhile."""
+        return not self._team.any(not self._team.in_turn(find))[0]
 
     def _source(self) -> BatchSource:
         return self.data.source(steps=self.total_steps)
@@ -166,7 +183,14 @@ class StageLoop:
             self.trainer.restore(checkpoint)
             source.set_state(place_in_plan(checkpoint.state["data"], source.get_state()))
             logger.info("Stage %s continues at step %d of %d", self.spec.name, checkpoint.step, self.total_steps)
-            return
+        else:
+            self._initialise()
+        self._team.refuse_different("step", self.trainer.step_number)
+        if self._team.size > 1:
+            # Another kind of CPU may have computed other initial weights.
+            self.trainer.set_arrays(self._team.of_chief(self.trainer.arrays()))
+
+    def _initialise(self) -> None:
         stage = self.trainer.current_stage()
         if self.trainer.pretrained_parts & set(stage.layers):
             return  # It learns on from the weights of the voice that the run started from.
@@ -180,26 +204,41 @@ class StageLoop:
         stage, weight = self.trainer.current_stage(), self.config.training.ctc_loss_weight
         if not stage.takes_ctc_loss or not weight:
             return True
-        with tf.device(self.trainer.plan.model.name):
-            aligner = self.data.aligner(steps=self.total_steps)
-        if aligner is None:
+        aligner: list[Aligner | None] = []
+
+        def find() -> bool:
+            with tf.device(self.trainer.plan.model.name):
+                aligner.append(self.data.aligner(steps=self.total_steps))
+            return aligner[0] is not None
+
+        if not self._found_by_all(find) or aligner[0] is None:
             return False
-        stage.add_ctc_loss(self.trainer.on_every_model_device(aligner.network), weight)
+        stage.add_ctc_loss(self.trainer.on_every_model_device(aligner[0].network), weight)
         return True
 
-    def _pipeline(self, source: BatchSource) -> PipelineBase:
+    @contextmanager
+    def _pipeline(self, source: BatchSource) -> Iterator[PipelineBase]:
+        """Batches made here, on the plan's devices, or by data workers."""
         plan, data = self.trainer.plan, self.config.data
-        schedule = Pipeline if plan.two_roles else SequentialPipeline
-        return schedule(
-            source,
-            self.trainer.producers,
-            model_devices=[role.name for role in plan.models],
-            buffer_size=data.buffer_size,
-            start_delay_s=data.model_start_delay,
-            devices=TensorFlowDevices(deep_copy=plan.simulated),
-            split=split_rows if len(plan.models) > 1 else None,
-            measure=size_of,
-        )
+        model_devices = [role.name for role in plan.models]
+        settings: dict[str, Any] = {
+            "model_devices": model_devices,
+            "start_delay_s": data.model_start_delay,
+            "devices": TensorFlowDevices(deep_copy=plan.simulated),
+        }
+        if self._data_workers is None:
+            own_source = OwnRows(source, self._team) if self._team.size > 1 else source
+            schedule = Pipeline if plan.two_roles else SequentialPipeline
+            settings |= {"buffer_size": data.buffer_size, "measure": size_of}
+            split = split_rows if len(plan.models) > 1 else None
+            with schedule(own_source, self.trainer.producers, split=split, **settings) as pipeline:
+                yield pipeline
+            return
+        with self._data_workers.begin(setup_of(self.trainer, self.data), model_devices) as remote:
+            settings |= {"buffer_size": max(1, data.buffer_size - remote.in_flight), "measure": remote.measure}
+            numbers = NumberedBatches(source)
+            with Pipeline(numbers, remote.producers, telemetry=remote.telemetry, **settings) as pipeline:
+                yield pipeline
 
     def _warm_up(self, pipeline: PipelineBase) -> None:
         logger.info(warmup_line(self.config.data.model_start_delay))
@@ -223,7 +262,7 @@ class StageLoop:
             if figures:
                 self.events.write("validation", stage=self.spec.name, step=self.trainer.step_number, **figures)
                 self.watch.validation(figures, several_speakers=self.data.several_speakers)
-            if self._on_validation is not None:
+            if self._on_validation is not None and self._team.is_chief:
                 self._on_validation(self.spec, self.trainer.step_number)
         return figures.get("loss")
 
@@ -249,13 +288,15 @@ class StageLoop:
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
             devices=TensorFlowDevices(deep_copy=plan.simulated),
-            split=split_rows if len(plan.models) > 1 else None,
+            split=self._team.own_rows if self._team.size > 1 else split_rows if len(plan.models) > 1 else None,
         ) as pipeline:
             return [batch for _, batch in zip(range(VALIDATION_BATCHES), pipeline, strict=False)]
 
     # Checkpoints
 
     def _save(self, data_state: Any, validation_loss: float | None = None) -> None:
+        if not self._team.is_chief:
+            return
         trainer = self.trainer
         state = {
             "stage": self.spec.name,

@@ -13,9 +13,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import psutil
+
 from myxtts.config.config import XTTSConfig
 from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
+from myxtts.errors import TrainingError
 from myxtts.models.parameter_counts import count_of, mel_discriminator, wave_discriminators
+from myxtts.runtime.plan import DevicePlan
 from myxtts.training.recipes import recipe_for, with_batches_of
 from myxtts.training.stages.hifigan_settings import SETTINGS, HiFiGANSettings
 from myxtts.training.stages.spec import StageSpec
@@ -94,11 +98,30 @@ def largest_batch(config: XTTSConfig, spec: StageSpec, *, clips: float | None = 
     return Batch(clips=allowed if clips is None else clips, seconds=seconds, reference_seconds=recipe.reference_seconds)
 
 
+def refuse_weights_beyond_memory(config: XTTSConfig, plan: DevicePlan) -> None:
+    """Raise `TrainingError` where a model device could not even hold the model. TensorFlow's own error would be a
+    traceback, or the system would end the process when the memory is used."""
+    numbers = _numbers_of(config.model)
+    for role in plan.models:
+        given_mb = role.memory_limit_mb or (plan.gpus[role.visible].memory_mb if plan.gpus else None)
+        has_mb = given_mb or psutil.virtual_memory().total / 2**20
+        if numbers * _MB > has_mb:
+            raise TrainingError(
+                f"the model has {numbers:,} weights, which take {numbers * _MB / 1024:,.1f} GB, "
+                f"and {role.label} has {has_mb / 1024:,.1f} GB",
+                hint="choose a smaller --model-size; the settings of the section model in --config are larger than it",
+            )
+
+
+def _numbers_of(model: ModelConfig) -> int:
+    """Every part of the voice is on a model device."""
+    return sum(count_of(part, model).all for part in ("dvae", "conditioning", "gpt", *model.decoder_parts))
+
+
 def model_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, sixteen_bits: bool = False) -> Estimate:
-    """Of one device that learns the stage, `batch` its own share of the clips. Every part of the voice is there."""
+    """Of one device that learns the stage, `batch` its own share of the clips."""
     model, kind = config.model, _kind(spec)
     discriminators = _discriminators(config, spec)
-    parts = sum(count_of(part, model).all for part in ("dvae", "conditioning", "gpt", *model.decoder_parts))
     trained_mb = (sum(count_of(part, model).trained for part in spec.learns) + discriminators) * _MB
     share = MEASURED_SHARE[kind] * (SIXTEEN_BIT_SHARE if sixteen_bits else 1.0)
     turning_mb = share * batch.clips * _ELEMENTS[kind](config, batch) * _MB
@@ -106,7 +129,7 @@ def model_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, sixteen_b
     # A wave's discriminators have their gradients before the generator has turned back.
     step_mb = turning_mb + update_mb if kind == "hifigan" else max(turning_mb, update_mb)
     return Estimate(
-        weights=(parts + discriminators) * _MB + (CTC_NETWORK_MB if _ctc(config, spec) else 0.0),
+        weights=(_numbers_of(model) + discriminators) * _MB + (CTC_NETWORK_MB if _ctc(config, spec) else 0.0),
         gradients=trained_mb * (2 if config.training.grad_accum > 1 else 1),
         optimiser=2 * trained_mb,
         averages=trained_mb if recipe_for(config, spec).ema else 0.0,

@@ -8,7 +8,7 @@ traces in a tenth of the time, which is what a user waits for before the first s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -129,6 +129,32 @@ def sum_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
     if context is None or context.num_replicas_in_sync == 1:
         return tensors
     return list(context.all_reduce(tf.distribute.ReduceOp.SUM, tensors))
+
+
+def shares_of_counts(counts: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """In a replica: its share of the positions of each term over all replicas."""
+    totals = sum_over_replicas(list(counts.values()))
+    # A term may have no position at all: the alignment of a batch whose texts are all hidden.
+    each = zip(counts.items(), totals, strict=True)
+    return {name: tf.math.divide_no_nan(count, total) for (name, count), total in each}
+
+
+def sums_with_loss(
+    gradients: list[tf.Tensor],
+    terms: Mapping[str, dict[str, tf.Tensor]],
+    figures: Mapping[str, tf.Tensor],
+    shares: Mapping[str, tf.Tensor],
+) -> tuple[list[tf.Tensor], tf.Tensor, dict[str, tf.Tensor]]:
+    """In a replica: sums over all of them of the gradients, of the stage's loss, and of each term and figure by name.
+
+    The stage's loss is that of its first group. A figure without a share counts the same on every replica.
+    """
+    equal = 1.0 / tf.distribute.get_strategy().num_replicas_in_sync
+    own = {name: value for group in terms.values() for name, value in group.items()}
+    own |= {name: value * shares.get(name, equal) for name, value in figures.items()}
+    reduced = sum_over_replicas([*gradients, *own.values()])
+    summed = dict(zip(own, reduced[len(gradients) :], strict=True))
+    return reduced[: len(gradients)], tf.add_n([summed[name] for name in next(iter(terms.values()))]), summed
 
 
 def _zeros_like(target: Any) -> Any:

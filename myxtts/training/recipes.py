@@ -16,7 +16,7 @@ DEFAULT_EPOCHS = 250
 """Where neither passes nor steps are asked for: a recipe's steps are too many for a few minutes of speech. Half an
 hour has all of them."""
 FINE_TUNING_EPOCHS = (3, 40)
-"""Fewest and most passes of a fine-tuning: an hour or more is heard three times, a minute no more than forty."""
+"""Fewest and most passes of a fine-tuning: an hour or more is learnt three times, a minute no more than forty."""
 XTTS_REFERENCE_SECONDS = 6.0
 """Longest reference for published weights: XTTS v2 was trained with 3 to 6 s, and batches have all or half."""
 

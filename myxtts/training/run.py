@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shlex
-import signal
-import sys
+import os
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +18,9 @@ from myxtts import __version__
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import VOICE_PARTS, Stage
 from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
-from myxtts.errors import MyXTTSError
 from myxtts.files import writing
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.events import EventLog, ProgressEvents
-from myxtts.monitoring.report import write_report
 from myxtts.monitoring.tensorboard import TensorBoardWriter
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.backend import import_tensorflow
@@ -40,7 +37,9 @@ from myxtts.synthesis.voice import (
     voice_manifest,
 )
 from myxtts.training import initial_voice
+from myxtts.training.memory_estimate import refuse_weights_beyond_memory
 from myxtts.training.recipes import stages_to_run
+from myxtts.training.run_ends import command_line, run_and_record_end, stop_signals
 from myxtts.training.run_folder import (
     RunFolder,
     disk_full_hint,
@@ -58,68 +57,86 @@ from myxtts.training.stage_order import (
 )
 from myxtts.training.stages import parts_after, stages_of
 from myxtts.training.stages.spec import StageSpec
+from myxtts.training.team import Team
 
 if TYPE_CHECKING:
     from myxtts.text.tokenizer import Tokenizer
-    from myxtts.training.stage_data import Corpus
+    from myxtts.training.data_worker import DataWorkers
+    from myxtts.training.stage_data import Corpus, StageData
     from myxtts.training.trainer import XTTSTrainer
 
 logger = logging.getLogger(__name__)
 
 
-def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool) -> int:
+def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_console: bool, worker: int = 0) -> int:
     """Train as configured; 0 when done or when asked to stop, with everything saved. Errors are `MyXTTSError`.
 
-    `config` is resolved: of a run from a voice by `initial_voice.resolved_config`.
+    `config` is resolved: of a run from a voice by `initial_voice.resolved_config`. Of several model workers, this is
+    number `worker`.
     """
-    folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
-    with folder.lock():
-        _refuse_what_cannot_go_on(config, folder, fresh)
-        import_tensorflow()  # before anything else does, so that it is quiet, and names the extra where it is missing
-        if fresh and (aside := folder.start_afresh()):
-            logger.info("Earlier run moved to %s", aside)
+    refuse_weights_beyond_memory(config, plan)
+    team = Team(worker, plan.model_workers)
+    if not team.is_chief:
+        with stop_signals() as stop:
+            run_here(config, plan, stop, team=team)
+        return 0
+    with held_folder(config, fresh) as folder:
+        import_tensorflow()  # names the extra where it is missing, before an earlier run is moved aside
+        begin(folder, fresh)
         with (
-            EventLog(folder.events) as events,
             LiveConsole(plain=not live_console, warnings_logged=True) as console,
-            TensorBoardWriter(folder.tensorboard) as tensorboard,
-            _stop_signals() as stop,
+            stop_signals() as stop,
         ):
-            console.follow(events)
-            events.subscribe(tensorboard.on_event)
-            run = TrainingRun(config, plan, folder, events, stop, tensorboard)
-            if not _run_and_record_end(run.whole, events, folder):
-                again = " without --fresh" if fresh else ""
-                logger.info("Stopped and saved. To continue, run the same command again%s.", again)
+            finished = run_here(config, plan, stop, on_events=console.follow, team=team)
+        if not finished:
+            logger.info(stopped_line(fresh))
     return 0
 
 
-def _run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFolder) -> bool:
-    """Whether it finished. However it ends, the log and the report say so."""
-    reason, message = "failed", str(folder.path)
-    try:
-        try:
-            finished = run()
-        except PreparingStopped:
-            finished = False
-        reason = "finished" if finished else "interrupted"
-        return finished
-    except KeyboardInterrupt:
-        reason = "interrupted"
-        raise
-    except BaseException as error:
-        message = error.problem if isinstance(error, MyXTTSError) else f"{type(error).__name__}: {error}"
-        raise
-    finally:
-        events.write("run_end", reason=reason, message=message)
-        _report(folder)
+@contextmanager
+def held_folder(config: XTTSConfig, fresh: bool) -> Iterator[RunFolder]:
+    """The folder of a run that can begin or go on in it, held against other runs."""
+    folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
+    with folder.lock():
+        _refuse_what_cannot_go_on(config, folder, fresh)
+        yield folder
 
 
-def _report(folder: RunFolder) -> None:
-    """A warning where it cannot be made: it must not hide what the run ended with."""
-    try:
-        logger.info("Report: %s", write_report(folder.path))
-    except Exception as error:  # noqa: BLE001 - whatever it is, what the run ended with is said
-        logger.warning("report.html cannot be written to %s: %s: %s", folder.path, type(error).__name__, error)
+def begin(folder: RunFolder, fresh: bool) -> None:
+    """Move an earlier run aside where that was asked for."""
+    if fresh and (aside := folder.start_afresh()):
+        logger.info("Earlier run moved to %s", aside)
+
+
+def stopped_line(fresh: bool) -> str:
+    again = " without --fresh" if fresh else ""
+    return f"Stopped and saved. To continue, run the same command again{again}."
+
+
+def run_here(
+    config: XTTSConfig,
+    plan: DevicePlan,
+    stop: Callable[[], bool],
+    *,
+    on_events: Callable[[EventLog], None] = lambda events: None,
+    team: Team | None = None,
+    data_workers: DataWorkers | None = None,
+    command: str | None = None,
+) -> bool:
+    """All stages, in a folder that is held; `False` if asked to stop. Of a team only the chief writes."""
+    folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
+    writes = team is None or team.is_chief
+    import_tensorflow()  # before anything else does, so that it is quiet
+    with ExitStack() as open_files:
+        events = open_files.enter_context(EventLog(folder.events if writes else Path(os.devnull)))
+        board = open_files.enter_context(TensorBoardWriter(folder.tensorboard)) if writes else None
+        on_events(events)
+        if board is not None:
+            events.subscribe(board.on_event)
+        run = TrainingRun(
+            config, plan, folder, events, stop, board, team=team, data_workers=data_workers, command=command
+        )
+        return run_and_record_end(run.whole, events, folder) if writes else run.whole()
 
 
 def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
@@ -146,9 +163,15 @@ class TrainingRun:
         events: EventLog,
         should_stop: Callable[[], bool],
         board: TensorBoardWriter | None = None,
+        *,
+        team: Team | None = None,
+        data_workers: DataWorkers | None = None,
+        command: str | None = None,
     ) -> None:
         self.config, self._plan, self._folder, self._events = config, plan, folder, events
         self._should_stop, self._board = should_stop, board
+        self._team, self._data_workers = team or Team(), data_workers
+        self._command = command or command_line()
         self._progress = ProgressEvents(events)
         self._inherited = config.training.init_parts
         self._known_speakers: list[Speaker] | None = None
@@ -156,20 +179,27 @@ class TrainingRun:
     def prepare(self) -> None:
         """Configure the devices, prepare the corpora, which may take hours, and write the settings of the run."""
         specs = stages_to_run(self.config)
-        program = Path(sys.argv[0]).name
-        command = shlex.join(["myxtts" if program == "__main__.py" else program, *sys.argv[1:]])
         names = [spec.name for spec in specs]
-        self._events.write("run_start", version=__version__, command=command, mode=self._plan.mode, stages=names)
+        self._events.write("run_start", version=__version__, command=self._command, mode=self._plan.mode, stages=names)
         # Before the corpus is prepared: what is wrong with the devices is said at once.
         apply_plan(self._plan)
         if self._inherited:
             own = voice_manifest(self._folder.voice).parts or self._inherited
             initial_voice.check_parts(specs[0], own, str(self.config.training.init_from))
         config = dataclasses.replace(self.config, data=without_same_validation_folder(self.config.data))
-        self._train, self._held_out = self._corpora(config)
+        self._train, self._held_out = self._team.in_turn(lambda: self._corpora(config))
+        self._team.refuse_different("the corpus", zlib.crc32(self._train.prepared.identity.encode()))
         self.tokenizer = self._train.prepared.tokenizer
         model = dataclasses.replace(config.model, text_vocab=initial_voice.text_rows(config, self.tokenizer))
         self.config = dataclasses.replace(config, model=model, data=with_absolute_paths(config.data))
+        self._team.in_turn(self._write_settings)
+        if self._inherited:
+            check_sizes(self._folder.voice, self.config.model)
+
+    def _write_settings(self) -> None:
+        """And the voice that a fine-tuning begins as."""
+        if not self._team.is_chief:
+            return
         with writing(self._folder.config, hint=disk_full_hint()):
             self.config.to_yaml(self._folder.config)
         if self._inherited:
@@ -177,7 +207,6 @@ class TrainingRun:
             with writing(self._folder.voice, hint=disk_full_hint()):
                 save_speakers(self._folder.voice, speakers)
                 initial_voice.begin(self.config, self._folder, self.tokenizer)
-            check_sizes(self._folder.voice, self.config.model)
 
     def _corpora(self, config: XTTSConfig) -> tuple[Corpus, Corpus]:
         """Training clips and held-out clips: one of every 20, or those of --val-data."""
@@ -205,8 +234,11 @@ class TrainingRun:
             logger.info("Prepared %d clips, %d refused", progress.total, progress.refused)
 
     def whole(self) -> bool:
-        """`prepare` and `run`."""
-        self.prepare()
+        """`prepare` and `run`; `False` when asked to stop in either."""
+        try:
+            self.prepare()
+        except PreparingStopped:
+            return False
         return self.run()
 
     def run(self) -> bool:
@@ -229,17 +261,30 @@ class TrainingRun:
                 initial_aligner=self._initial_aligner(),
             )
             loop = StageLoop(
-                trainer, data, self._folder, self._events, lambda saved: self._on_checkpoint(trainer, saved), samples
+                trainer,
+                data,
+                self._folder,
+                self._events,
+                lambda saved: self._on_checkpoint(trainer, saved),
+                samples,
+                team=self._team,
+                data_workers=self._data_workers,
             )
             if not run_stage(loop):
                 return False
-            voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
-            if voice < Trained.to(spec.name, trainer.step_number):
-                self._publish(trainer, spec)  # A kill came between its last checkpoint and the voice.
-            if data.initial_aligner is None:
-                data.keep_aligner(self._folder.voice / ALIGNER_FILE, steps=loop.total_steps)
+            self._team.in_turn(partial(self._keep, trainer, data, loop.total_steps))
             done.append(spec.name)
         return True
+
+    def _keep(self, trainer: XTTSTrainer, data: StageData, steps: int) -> None:
+        """After a stage: the voice, where a kill came between the last checkpoint and it, and the aligner."""
+        if not self._team.is_chief:
+            return
+        voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
+        if voice < Trained.to(data.spec.name, trainer.step_number):
+            self._publish(trainer, data.spec)
+        if data.initial_aligner is None:
+            data.keep_aligner(self._folder.voice / ALIGNER_FILE, steps=steps)
 
     def _initial_aligner(self) -> Path | None:
         """What a fine-tuning began with; it stays in the run's voice, for a resumed run must find the same."""
@@ -363,27 +408,3 @@ class TrainingRun:
 def _without_vocabulary(saved: dict[str, Any]) -> dict[str, Any]:
     """The run's own file has the tokenizer's size in the place of the preset's."""
     return {**saved, "model": {k: v for k, v in saved.get("model", {}).items() if k != "text_vocab"}}
-
-
-@contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """SIGTERM, a closed terminal (SIGHUP) and the first Ctrl-C ask to stop after the step at hand; a second Ctrl-C
-    interrupts at once. Under nohup a closed terminal is none of ours.
-    """
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.append(number)
-        logger.info("Stopping after this step or clip (again Ctrl-C to stop at once)")
-
-    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        numbers.remove(signal.SIGHUP)
-    before = {number: signal.signal(number, ask) for number in numbers}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -93,6 +93,10 @@ class RunFolder:
         saved = self.voice.exists() or any(self._checkpoints.glob("*/step-*"))
         return self.config.is_file() and saved
 
+    def saved_checkpoints(self) -> frozenset[str]:
+        """The names of all checkpoints, with their stages."""
+        return frozenset(f"{path.parent.name}/{path.name}" for path in self._checkpoints.glob("*/step-*"))
+
     def saved_settings(self) -> dict[str, Any]:
         """The settings of `config.yaml`, by part."""
         try:
@@ -173,6 +177,7 @@ _MAY_CHANGE = {
     "training": {
         *("run_dir", "checkpoint_dir", "keep", "checkpoint_every", "validate_every", "samples", "stage", "log_every"),
         *("multi_gpu", "visible_gpus", "simulate_gpus", "cpu_threads"),
+        *("cluster", "data_workers", "model_workers", "max_restarts", "elastic"),
         *("enable_memory_isolation", "data_gpu_memory", "model_gpu_memory"),
         *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "discriminator_start"),
         *("learning_rate", "mixed_precision", "optimization_level", "jit_compile", "tf32", "deterministic"),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from myxtts.audio.io import resampled, write_audio
+from myxtts.audio.io import from_int16, resampled, write_audio
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.config.training import Stage
 from myxtts.data.records import ClipRecord
@@ -81,7 +81,7 @@ class SampleMaker:
                 self._codec = CodecDecoder(self._trainer.model.dvae)
             self._codec.set_postfilter(manifest.postfilter.get("dvae"))
             with tf.device(self._trainer.model_device):
-                return self._codec.round_trip(clip.wave.astype(np.float32) / 32768.0), SAMPLE_RATE
+                return self._codec.round_trip(from_int16(clip.wave)), SAMPLE_RATE
         if self._model is None or self._synthesizer is None or self._synthesizer.voice.manifest.parts != manifest.parts:
             voice = Voice(
                 manifest=manifest,
@@ -105,7 +105,7 @@ class SampleMaker:
     def _reference(self, clip: ClipRecord) -> np.ndarray:
         speaker = self._speakers.get(clip.speaker)
         wave = clip.wave if speaker is None else speaker.wave
-        return np.asarray(wave, np.float32) / 32768.0
+        return from_int16(wave)
 
 
 def _problem(error: Exception) -> str:

@@ -45,23 +45,23 @@ class StageData:
     """The aligner of the voice that the run started from."""
     _alignments: dict[Path, Alignments] = field(default_factory=dict)
 
-    def source(self, *, steps: int = 0) -> BatchSource:
+    def source(self, *, steps: int = 0, stride: int = 1) -> BatchSource:
         """Endless training batches; `steps` of the whole stage are what the speed perturbation falls over."""
-        return self._batches(self.train, steps=steps, augmented=True)
+        return self._batches(self.train, steps=steps, augmented=True, stride=stride)
 
     def held_out_source(self) -> BatchSource:
         """The held-out clips once, as they were recorded."""
         return self._batches(self.held_out, epochs=1)
 
     def _batches(
-        self, corpus: Corpus, *, epochs: int | None = None, steps: int = 0, augmented: bool = False
+        self, corpus: Corpus, *, epochs: int | None = None, steps: int = 0, augmented: bool = False, stride: int = 1
     ) -> BatchSource:
         training, features = self.config.training, self.spec.features
         recipe = recipe_for(self.config, self.spec)
         reference = features.reference or (features.voice_reference and self.config.model.voice_width > 0)
         augmentation = Augmentation(
             reference_seconds=recipe.reference_seconds if reference else 0.0,
-            alignments=self._alignments.get(corpus.prepared.path),
+            alignments=self.alignments_of(corpus),
             concatenation=training.concatenation if augmented and features.concatenation else 0.0,
             # Above 0 it offsets the codes too; the speed itself changes only over `speed_perturbation_batches`.
             speed_perturbation=training.speed_perturbation if augmented and features.code_offset else 0.0,
@@ -77,6 +77,7 @@ class StageData:
             clips=corpus.clips,
             epochs=epochs,
             augmentation=augmentation,
+            stride=stride,
         )
 
     def align(self, *, steps: int, device: str) -> bool:
@@ -98,6 +99,13 @@ class StageData:
             return False
         self._alignments = {prepared.path: one for prepared, one in zip(corpora, found, strict=True)}
         return True
+
+    def alignments_of(self, corpus: Corpus) -> Alignments | None:
+        """The forced alignments that `align` has found or another process has given."""
+        return self._alignments.get(corpus.prepared.path)
+
+    def give_alignments(self, corpus: Corpus, alignments: Alignments) -> None:
+        self._alignments[corpus.prepared.path] = alignments
 
     def aligner(self, *, steps: int) -> Aligner | None:
         """The trained CTC aligner of the corpus, on the device at hand; None if asked to stop before it has learnt."""

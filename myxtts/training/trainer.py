@@ -32,7 +32,7 @@ from myxtts.runtime.plan_log import creation_line
 from myxtts.runtime.precision import choose_precision, set_arithmetic
 from myxtts.runtime.strategy import get_device_context, make_strategy, specs_of_any_length
 from myxtts.training.checkpoint import Checkpoint, load_checkpoint, refuse_other_model
-from myxtts.training.optim import AdamW, LossScale, clipped_means, sum_over_replicas
+from myxtts.training.optim import AdamW, LossScale, clipped_means, shares_of_counts, sums_with_loss
 from myxtts.training.out_of_memory import batch_in_words, out_of_memory, ran_out_of_memory
 from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.run_folder import refuse_other_configuration
@@ -76,7 +76,12 @@ class XTTSTrainer:
         keras.config.set_dtype_policy(choose_precision(config.training.mixed_precision, self.plan))
         self.model_device = model_device or self.plan.model.name
         self.strategy = tf.distribute.OneDeviceStrategy(model_device) if model_device else make_strategy(self.plan)
-        self.model = model if model is not None else self._build_model(model_device)
+        untrained = model is None
+        if model is None:
+            logger.info(creation_line(self.plan, model_device))
+            with self.strategy.scope(), self._model_scope():
+                model = XTTS(config.model)
+        self.model = model
         self.step_number = 0
         self.skipped_steps = 0
         self._skipped_in_a_row = 0
@@ -88,12 +93,7 @@ class XTTSTrainer:
         self.recipe: StageRecipe | None = None
         self.optimizer: AdamW | None = None
         if resume_checkpoint is not None:
-            self._resume(Path(resume_checkpoint), untrained=model is None)
-
-    def _build_model(self, device: str | None) -> XTTS:
-        logger.info(creation_line(self.plan, device))
-        with self.strategy.scope(), self._model_scope():
-            return XTTS(self.config.model)
+            self._resume(Path(resume_checkpoint), untrained=untrained)
 
     def on_every_model_device(self, network: CTCNetwork) -> CTCNetwork:
         """A copy with the same weights where the model is: with each replica of it."""
@@ -101,8 +101,8 @@ class XTTSTrainer:
             return copy_weights(network, CTCNetwork(network.labels))
 
     def _model_scope(self) -> Any:
-        """A device scope for one model device; the strategy itself places mirrored variables."""
-        return tf.device(None) if self.strategy.num_replicas_in_sync > 1 else get_device_context(self.model_device)
+        """For what is computed once for all replicas: no business of the data's GPU, which is TensorFlow's default."""
+        return get_device_context(self.model_device)
 
     def start_stage(self, stage: Stage, recipe: StageRecipe | None = None) -> None:
         """Build the stage, its optimiser and its compiled functions; step numbers start at 0."""
@@ -132,11 +132,9 @@ class XTTSTrainer:
             self.optimizer = AdamW(self.recipe, variables, self.strategy, rate_shares=shares)
         self.step_number = self.skipped_steps = self._skipped_in_a_row = 0
         self.loss_scale = LossScale(keras.config.dtype_policy().compute_dtype)
-        self._compile()
-
-    def _compile(self) -> None:
         # No function here has Python control flow over tensors, and autograph's rewriting costs ten times the tracing.
         options = {"autograph": False, "reduce_retracing": not self.config.training.jit_compile}
+        self._run_sum = tf.function(self._distributed_sum, **options)
         self._run_norms = tf.function(self._distributed_norms, **options)
         self._run_update = tf.function(self._distributed_update, **options)
         self._run_after_update = tf.function(self._distributed_after_update, **options)
@@ -187,59 +185,47 @@ class XTTSTrainer:
 
     def learn(self, batches: Sequence[DeviceBatch]) -> StepResult:
         """One optimiser step from `grad_accum` batches that are on the model's device(s)."""
-        if self.current_stage().begin_step(self.step_number):
+        stage, optimizer, count = self.current_stage(), self.optimizer, len(batches)
+        assert optimizer is not None
+        if stage.begin_step(self.step_number):
             self._compile_gradients()
-        count = len(batches)
         # Made on the host and copied inside of functions: an eager copy to a GPU waits for what that has still to do.
+        # NumPy's numbers: of Python's TensorFlow keeps every tensor that it made of one, 0.7 kB, for good.
         with tf.device("/CPU:0"):
-            step = tf.constant(self.step_number, tf.int64)
-            loss_scale = tf.constant(self.loss_scale.factor, tf.float32)
-            scale = tf.constant(1.0 / (count * self.loss_scale.factor), tf.float32)
+            step = tf.constant(np.int64(self.step_number))
+            loss_scale = tf.constant(np.float32(self.loss_scale.factor))
+            scale = tf.constant(np.float32(1.0 / (count * self.loss_scale.factor)))
             seeds = [[self.config.training.seed, self.step_number * count + number] for number in range(count)]
             seeds_P2 = [tf.constant(seed, tf.int32) for seed in seeds]
+            factors = optimizer.factors(self.step_number - self.skipped_steps)
         total, passes = None, []
         try:
-            for batch, seed in zip(batches, seeds_P2, strict=True):
-                passed = self._run_gradients(self._per_replica(batch), seed, step, loss_scale)
-                passes.append((batch, passed))
-                total = passed["gradients"] if total is None else self._add(total, passed["gradients"])
             with self._model_scope():
-                norms, row = self._run_norms(total, scale, [_shown(passed) for _, passed in passes])
-            # The one time in a step that the host waits for the model's device.
-            norm, loss, figures = self._read(_first(self, row).numpy(), passes[0][1])
-            finite = bool(np.isfinite(norm) and np.isfinite(loss))
-            if finite:
-                self._update(total, scale, norms)
-                for batch, passed in passes:
-                    if passed["auxiliary"]:
-                        self._run_after_update(self._per_replica(batch), passed["auxiliary"], step)
+                for batch, seed in zip(batches, seeds_P2, strict=True):
+                    tensors = self._per_replica(batch)
+                    passed = self._run_gradients(tensors, seed, step, loss_scale)
+                    total = passed["gradients"] if total is None else self._run_sum(total, passed["gradients"])
+                    passes.append((tensors, passed))
+                shown = [[passed["loss"], *passed["figures"].values()] for _, passed in passes]
+                norms, row = self._run_norms(total, scale, shown)
+                # The one time in a step that the host waits for the model's device.
+                figures = self.strategy.experimental_local_results(row)[0].numpy()
+                groups = len(stage.parameter_groups)
+                norm, loss = float(np.linalg.norm(figures[:groups])), float(figures[groups])
+                finite = bool(np.isfinite(norm) and np.isfinite(loss))
+                if finite:
+                    self._run_update(total, scale, norms, factors)
+                    for tensors, passed in passes:
+                        if passed["auxiliary"]:
+                            self._run_after_update(tensors, passed["auxiliary"], step)
         except tf.errors.OpError as error:
             if not ran_out_of_memory(error):
                 raise
             raise out_of_memory(error, self.plan, batch_in_words(batches[0].replicas[0])) from error
         self._count_skips(finite)
         self.step_number += 1
-        return StepResult(self.step_number, loss, figures, norm, skipped=not finite)
-
-    def _read(self, row: np.ndarray, passed: Mapping[str, Any]) -> tuple[float, float, dict[str, float]]:
-        """Norm of the whole gradient, loss and figures, out of what `_distributed_norms` put in a row."""
-        groups = len(self.current_stage().parameter_groups)
-        loss, *figures = map(float, row[groups:])
-        return float(np.linalg.norm(row[:groups])), loss, dict(zip(passed["figures"], figures, strict=True))
-
-    def _means(self, passes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        return {name: float(np.mean([float(_first(self, own[name])) for own in passes])) for name in passes[0]}
-
-    def _update(self, total: Any, scale: tf.Tensor, norms: Any) -> None:
-        assert self.optimizer is not None
-        with tf.device("/CPU:0"):
-            factors = self.optimizer.factors(self.step_number - self.skipped_steps)
-        # What the update computes once for all variables is no business of the data's GPU, TensorFlow's default.
-        with self._model_scope():
-            self._run_update(total, scale, norms, factors)
-
-    def _add(self, left: Any, right: Any) -> Any:
-        return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
+        named = dict(zip(passes[0][1]["figures"], map(float, figures[groups + 1 :]), strict=True))
+        return StepResult(self.step_number, loss, named, norm, skipped=not finite)
 
     def _count_skips(self, finite: bool) -> None:
         scale_blamed = self.loss_scale.learnt(finite)
@@ -288,20 +274,18 @@ class XTTSTrainer:
 
     def _distributed_gradients(self, batch: Any, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> Any:
         def replica(batch: Tensors, seed: tf.Tensor, step: tf.Tensor, loss_scale: tf.Tensor) -> dict[str, Any]:
-            seed = tf.stack([seed[0], seed[1] + 1_000_003 * _replica_number()])
-            shares = self._shares(batch)
+            context = tf.distribute.get_replica_context()
+            number = 0 if context is None else context.replica_id_in_sync_group
+            seed = tf.stack([seed[0], seed[1] + 1_000_003 * number])
+            shares = shares_of_counts(self.current_stage().counts(batch))
             terms, figures, gradients, auxiliary = self._replica_gradients(batch, shares, seed, step, loss_scale)
-            flat = _flat(terms, figures, shares)
-            reduced = sum_over_replicas([*gradients, *flat.values()])
-            gradients, summed = reduced[: len(gradients)], dict(zip(flat, reduced[len(gradients) :], strict=True))
-            return {
-                "gradients": gradients,
-                "loss": tf.add_n([summed[name] for name in _first_of(terms)]),
-                "figures": summed,
-                "auxiliary": auxiliary,
-            }
+            gradients, loss, summed = sums_with_loss(gradients, terms, figures, shares)
+            return {"gradients": gradients, "loss": loss, "figures": summed, "auxiliary": auxiliary}
 
         return self.strategy.run(replica, args=(batch, seed, step, loss_scale))
+
+    def _distributed_sum(self, left: Any, right: Any) -> Any:
+        return self.strategy.run(lambda a, b: tf.nest.map_structure(tf.add, a, b), args=(left, right))
 
     def _distributed_norms(self, total: Any, scale: tf.Tensor, passes: Any) -> Any:
         """The norm of each parameter group's mean gradient, [groups], and the same with the passes' loss and figures
@@ -332,35 +316,28 @@ class XTTSTrainer:
         after_update = self.current_stage().after_update
         self.strategy.run(lambda b, a, s: after_update(b, a, step=s), args=(batch, auxiliary, step))
 
-    def _shares(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        counts = self.current_stage().counts(batch)
-        totals = sum_over_replicas(list(counts.values()))
-        # A term may have no position at all: the alignment of a batch whose texts are all hidden.
-        each = zip(counts.items(), totals, strict=True)
-        return {name: tf.math.divide_no_nan(count, total) for (name, count), total in each}
-
     # Validation
 
     def evaluate(self, batches: Sequence[DeviceBatch]) -> dict[str, float]:
         """Mean losses over held-out batches, without dropout and without learning."""
-        step = tf.constant(self.step_number, tf.int64)
+        step = tf.constant(np.int64(self.step_number))
         passes = []
         for batch in batches:
             tensors = self._per_replica(batch)
             if self._run_evaluation is None:
                 self._run_evaluation = self._compiled(self._distributed_evaluation, tensors, step)
             passes.append(self._run_evaluation(tensors, step))
-        return self._means(passes)
+        first = self.strategy.experimental_local_results
+        return {name: float(np.mean([float(first(own[name])[0]) for own in passes])) for name in passes[0]}
 
     def _distributed_evaluation(self, batch: Any, step: tf.Tensor) -> Any:
         def replica(batch: Tensors, step: tf.Tensor) -> dict[str, tf.Tensor]:
-            shares = self._shares(batch)
             stage = self.current_stage()
+            shares = shares_of_counts(stage.counts(batch))
             objective = stage.objective(batch, seed=None, step=step)
             terms = objective.weighted(shares, stage.parameter_groups)
-            flat = _flat(terms, objective.figures, shares)
-            summed = dict(zip(flat, sum_over_replicas(list(flat.values())), strict=True))
-            return {"loss": tf.add_n([summed[name] for name in _first_of(terms)]), **summed}
+            _, loss, summed = sums_with_loss([], terms, objective.figures, shares)
+            return {"loss": loss, **summed}
 
         return self.strategy.run(replica, args=(batch, step))
 
@@ -370,12 +347,14 @@ class XTTSTrainer:
         """Every variable of the stage and its optimiser, by name."""
         return {name: np.asarray(variable.numpy()) for name, variable in self._variables().items()}
 
+    def set_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, variable in self._variables().items():
+            variable.assign(arrays[name])
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint of this stage; names or shapes that differ are an error that lists them."""
-        variables = self._variables()
-        refuse_other_model(checkpoint, variables, self.current_stage().name)
-        for name, variable in variables.items():
-            variable.assign(checkpoint.arrays[name])
+        refuse_other_model(checkpoint, self._variables(), self.current_stage().name)
+        self.set_arrays(checkpoint.arrays)
         self.step_number = checkpoint.step
         self.skipped_steps = int(checkpoint.state.get("skipped_steps", 0))
         self.loss_scale.set_state(checkpoint.state.get("loss_scale"))
@@ -422,29 +401,3 @@ class XTTSTrainer:
         return self.strategy.experimental_distribute_values_from_function(
             lambda context: dict(batch.replicas[context.replica_id_in_sync_group])
         )
-
-
-def _flat(terms: Mapping[str, Tensors], figures: Tensors, shares: Tensors) -> dict[str, tf.Tensor]:
-    """Terms and figures by name, each as this replica's part of a sum over all replicas."""
-    equal = 1.0 / tf.distribute.get_strategy().num_replicas_in_sync
-    weighed = {name: value * shares.get(name, equal) for name, value in figures.items()}
-    return {**{name: value for own in terms.values() for name, value in own.items()}, **weighed}
-
-
-def _shown(passed: Mapping[str, Any]) -> list[Any]:
-    """The loss of a pass, and behind it every figure."""
-    return [passed["loss"], *passed["figures"].values()]
-
-
-def _first_of(terms: Mapping[str, dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
-    """The terms that make the stage's loss: those of its first group."""
-    return next(iter(terms.values()))
-
-
-def _replica_number() -> Any:
-    context = tf.distribute.get_replica_context()
-    return context.replica_id_in_sync_group if context is not None else 0
-
-
-def _first(trainer: XTTSTrainer, value: Any) -> Any:
-    return trainer.strategy.experimental_local_results(value)[0]

@@ -110,6 +110,7 @@ def files_of_limited_size(trial: Trial) -> Ending:
 def full_file_system(trial: Trial) -> Ending:
     """A real one: the run lies on a tmpfs that has room for a part of what is to be written."""
     run = trial.arena.run
+    run.mkdir(exist_ok=True)  # a fault before this one may have come before there was a run
     kept = run.with_name("run.kept")
     run.rename(kept)
     run.mkdir()

@@ -6,6 +6,7 @@ The devices are simulated; models build what they would on GPUs. Steps are trace
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from myxtts.cli import train
 from myxtts.config.config import XTTSConfig
-from myxtts.pipeline import DeviceBatch
+from myxtts.pipeline import DeviceBatch, split_rows
 from myxtts.pipeline.devices import TensorFlowDevices
 from myxtts.runtime.apply import apply_plan
 from myxtts.runtime.inventory import find_inventory
@@ -24,6 +25,7 @@ from myxtts.runtime.kernels import stored_table
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.manifest import VoiceManifest
+from myxtts.synthesis.speech_model import TextBatch
 from myxtts.synthesis.synthesizer import Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import Voice
@@ -36,6 +38,10 @@ from tests.small_model import SIZES, size_flags
 
 DATA, MODEL = "/CPU:1", "/CPU:2"
 DUAL = {"data_gpu": 0, "model_gpu": 1, "simulate_gpus": 2}
+REPLICATED: dict[str, dict[str, Any]] = {
+    "mirrored": {"multi_gpu": True, "simulate_gpus": 2},
+    "hybrid": {"data_gpu": 0, "model_gpu": (1, 2), "simulate_gpus": 3},
+}
 RUN_STEPS = 2
 
 Seen = dict[str, Any]
@@ -89,6 +95,22 @@ def steps(precision: str, level: str, *stages: str) -> Seen:
     return tell(recorder, also=[("float16", "bfloat16")] if precision == "mixed_float16" else [])
 
 
+def replicated(mode: str, *stages: str) -> Seen:
+    """The same with the model on several devices, and two batches a step. The collectives are those of GPUs, which run
+    them by NCCL where CPUs pass sums around a ring. A speaker encoder that came with a voice is frozen."""
+    recorder = Recorder(dry=True)
+    with as_on_gpus("float32"), recorder.watching():
+        for stage in stages:
+            recorder.stage = stage
+            name, _, decoder = stage.partition(" ")
+            sizes = {**SIZES, "decoder": decoder or "mel", "grad_accum": 2}
+            trainer = XTTSTrainer(XTTSConfig(model_size="tiny", discriminator_start=0, **sizes, **REPLICATED[mode]))
+            trainer.pretrained_parts = frozenset({"speaker_encoder"})
+            one_step(trainer, name)
+    devices = [role.name for role in trainer.plan.roles]
+    return tell(recorder, devices=devices, replicas=len(trainer.plan.models))
+
+
 def both_kinds_of_sixteen_bits() -> Seen:
     """Whether a trace in float16 tells what one in bfloat16 would."""
     seen = []
@@ -118,18 +140,20 @@ def without_a_kernel() -> Seen:
 def one_step(trainer: XTTSTrainer, name: Any) -> None:
     trainer.start_stage(name)
     stage, batch, devices = trainer.current_stage(), host_batch(), TensorFlowDevices()
-    with devices.scope(DATA):
+    models = [role.name for role in trainer.plan.models]
+    with devices.scope(trainer.plan.producer_device):
         processed = stage.process(batch)
         if stage.measured_batches:
             stage.measure([processed])
-    moved = devices.copy([processed], [MODEL]).replicas[0]
-    batches = [DeviceBatch(0, (moved,), {})]
+        rows = split_rows(processed, len(models))
+    moved = devices.copy(rows, models).replicas
+    batches = [DeviceBatch(0, moved, {})] * trainer.config.training.grad_accum
     trainer.learn(batches)
     if trainer.config.training.jit_compile:
         return
-    trainer.evaluate(batches)
-    with devices.scope(MODEL):
-        stage.validate_together([moved])
+    trainer.evaluate(batches[:1])
+    with devices.scope(models[0]):
+        stage.validate_together(moved[:1])
 
 
 def speak(trainer: XTTSTrainer, name: Any) -> None:
@@ -143,7 +167,7 @@ def speak(trainer: XTTSTrainer, name: Any) -> None:
     synthesizer.speak("one two", reference=[reference], checks=HallucinationChecks(retries=0))
     latents_1LD = synthesizer.latents([reference]).latents_LD[None]
     with tf.device(MODEL):
-        next(model.generator.stream(latents_1LD, [[5, 6, 7]], [3]))
+        next(model.generator.stream(TextBatch(latents_1LD, [[5, 6, 7]], [3])))
 
 
 def host_batch() -> dict[str, np.ndarray]:
@@ -163,8 +187,13 @@ def host_batch() -> dict[str, np.ndarray]:
     }
 
 
-def tell(recorder: Recorder, also: Sequence[tuple[str, str]] = (), **more: Any) -> Seen:
-    found = held_against(recorder, stored_table(), (DATA, MODEL), also)
+def tell(
+    recorder: Recorder,
+    also: Sequence[tuple[str, str]] = (),
+    devices: Sequence[str] = (DATA, MODEL),
+    **more: Any,
+) -> Seen:
+    found = held_against(recorder, stored_table(), devices, also)
     return {
         "missing": found.report(),
         "anywhere": sorted(found.anywhere),
@@ -174,9 +203,10 @@ def tell(recorder: Recorder, also: Sequence[tuple[str, str]] = (), **more: Any) 
         "compiled": sum(own.compiled for own in found.operations),
         "types": sorted({name for own in found.operations for _, names in own.types for name in names}),
         "combinations": len(found.combinations()),
+        "collectives": Counter(own.device for own in found.operations if own.name.startswith("Collective")),
         "host": {stage: dict(counted.most_common()) for stage, counted in found.in_host_memory.items()},
-        "learn": copies_inside(recorder, "learn", (DATA, MODEL)),
-        "process": copies_inside(recorder, "process", (DATA, MODEL)),
+        "learn": copies_inside(recorder, "learn", devices),
+        "process": copies_inside(recorder, "process", devices),
         **more,
     }
 

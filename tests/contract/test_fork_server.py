@@ -12,55 +12,41 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, run, run_forked, run_script
+from tests.processes import ONLY_CPU, ROOT, run, run_forked, run_program
 
-REPORT = """
-import os, signal, sys
-print(__name__, sys.argv, os.getcwd(), os.environ.get("ONLY_HERE"), os.environ["CUDA_VISIBLE_DEVICES"])
-print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGTERM), sys.stdin.read())
-raise ValueError("the end")
-"""
+FORKED = ("-m", "tests.programs", "forked")
 
 
 def test_arguments_variables_signals_output_and_exit_are_those_of_an_interpreter() -> None:
-    started, forked = (start("-c", REPORT, "a", "b", ONLY_HERE="yes") for start in (run, run_forked))
+    started, forked = (start(*FORKED, "fails", ONLY_HERE="yes") for start in (run, run_forked))
 
     assert (forked.returncode, forked.stdout) == (started.returncode, started.stdout)
     assert forked.stderr.splitlines()[-1] == started.stderr.splitlines()[-1] == "ValueError: the end"
-    assert run_forked("-c", "raise SystemExit(7)").returncode == 7
-    assert "None" in run_forked("-c", "import os; print(os.environ.get('ONLY_HERE'))").stdout
+    assert run_forked(*FORKED, "exits", "7").returncode == 7
+    assert "yes" in forked.stdout
+    assert "None" in run_forked(*FORKED).stdout
 
 
 @pytest.mark.parametrize("devices", [2, 3])
 def test_tensorflow_is_loaded_and_its_devices_are_still_to_be_decided(devices: int) -> None:
-    output = run_script(
-        f"""
-loaded = "tensorflow" in sys.modules
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {devices})
-print(loaded, tf.ones([2]).backing_device[-5:], len(tf.config.list_logical_devices()))
-"""
-    )
+    output = run_program("forked", "devices", str(devices)).splitlines()[-1]
 
     assert output.split() == ["True", "CPU:0", str(devices)]
 
 
 def test_a_process_that_takes_too_long_is_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        run_forked("-c", "import os, time; os.write(1, b'x'); time.sleep(600)", timeout_s=0.2)
+        run_forked(*FORKED, "sleeps", "600", timeout_s=0.2)
 
 
 def test_a_server_whose_owner_is_gone_ends_itself_and_what_it_runs() -> None:
-    serving = "import socket, sys\nfrom tests.fork_server import run_command, serve\n"
-    serving += "run_command(serve(socket.socket(fileno=int(sys.argv[1]))))"
     requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-c", serving, str(theirs.fileno())]
+        command = [sys.executable, "-m", "tests.programs", "fork_server_alone", str(theirs.fileno())]
         server = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()])
     with answers, Path(os.devnull).open("w") as nothing:
-        request = json.dumps([["-c", "import time; time.sleep(600)"], dict(os.environ)]).encode()
+        request = json.dumps([[*FORKED, "sleeps", "600"], {**os.environ, **ONLY_CPU}]).encode()
         socket.send_fds(requests, [request], [answers.fileno(), nothing.fileno(), nothing.fileno()])
     running = os.pidfd_open(int(ours.recv(64)))
 

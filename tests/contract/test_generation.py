@@ -15,7 +15,7 @@ from myxtts.models.initialise import initialise_from_scratch
 from myxtts.synthesis.generation import Generator
 from myxtts.synthesis.hallucinations import HallucinationChecks, expected_limit, generate_checked
 from myxtts.synthesis.sampling import penalise, sample, sampling_tensors
-from myxtts.synthesis.speech_model import Generated
+from myxtts.synthesis.speech_model import Generated, TextBatch
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, voice_and_text
 
 LIVELY = Sampling(temperature=1.0, top_k=0, top_p=0.95, repetition_penalty=1.2)
@@ -39,7 +39,9 @@ def row_of(made: Generated, row: int) -> np.ndarray:
 
 def test_cached_generation_is_what_the_teacher_forced_pass_says(gpt: GPT, generator: Generator) -> None:
     latents, text, lengths = voice_and_text(3)
-    made = generator.generate(latents, text, lengths, sampling=Sampling(temperature=0.0), min_codes=150, max_codes=150)
+    made = generator.generate(
+        TextBatch(latents, text, lengths, sampling=Sampling(temperature=0.0), max_codes=150), min_codes=150
+    )
 
     output = gpt(latents, text, lengths, made.codes_BN, made.lengths_B)
     logits = output.audio_logits_BTV.numpy()[:, :150, : TINY.audio_codes]
@@ -53,7 +55,7 @@ def test_a_gpt_that_learns_without_the_stop_token_can_be_asked_for_the_latents_t
     learns_without.build()
     learns_without.set_weights(gpt.get_weights())
     latents, text, lengths = voice_and_text(2)
-    made = Generator(learns_without).generate(latents, text, lengths, min_codes=20, max_codes=20)
+    made = Generator(learns_without).generate(TextBatch(latents, text, lengths, max_codes=20), min_codes=20)
 
     asked, learnt = (
         learns_without(latents, text, lengths, made.codes_BN, made.lengths_B, attend_stop=attend).latents_BTD[:, :20]
@@ -67,16 +69,18 @@ def test_a_gpt_that_learns_without_the_stop_token_can_be_asked_for_the_latents_t
 def test_a_row_of_a_batch_is_what_it_is_alone(generator: Generator) -> None:
     latents, text, lengths = voice_and_text(3)
     seeds = [4, 5, 6]
-    together = generator.generate(latents, text, lengths, sampling=LIVELY, seeds=seeds, max_codes=40)
+    together = generator.generate(TextBatch(latents, text, lengths, sampling=LIVELY, seeds=seeds, max_codes=40))
 
     for row in range(3):
         alone = generator.generate(
-            latents[row : row + 1],
-            text[row : row + 1, : lengths[row]],
-            lengths[row : row + 1],
-            sampling=LIVELY,
-            seeds=seeds[row],
-            max_codes=40,
+            TextBatch(
+                latents[row : row + 1],
+                text[row : row + 1, : lengths[row]],
+                lengths[row : row + 1],
+                sampling=LIVELY,
+                seeds=seeds[row],
+                max_codes=40,
+            )
         )
         np.testing.assert_array_equal(row_of(alone, 0), row_of(together, row))
         count = alone.lengths_B[0]
@@ -86,7 +90,9 @@ def test_a_row_of_a_batch_is_what_it_is_alone(generator: Generator) -> None:
 
 def test_a_seed_decides_and_another_seed_differs(generator: Generator) -> None:
     one, again, other = (
-        generator.generate(*voice_and_text(1), sampling=LIVELY, seeds=seed, min_codes=30, max_codes=30).codes_BN
+        generator.generate(
+            TextBatch(*voice_and_text(1), sampling=LIVELY, seeds=seed, max_codes=30), min_codes=30
+        ).codes_BN
         for seed in (7, 7, 8)
     )
 
@@ -97,8 +103,8 @@ def test_a_seed_decides_and_another_seed_differs(generator: Generator) -> None:
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_streamed_chunks_are_the_whole(generator: Generator, chunk: int) -> None:
     arguments = {"sampling": LIVELY, "seeds": [1, 2], "max_codes": [33, 21]}
-    whole = generator.generate(*voice_and_text(2), **arguments)
-    chunks = list(generator.stream(*voice_and_text(2), chunk=chunk, **arguments))
+    whole = generator.generate(TextBatch(*voice_and_text(2), **arguments))
+    chunks = list(generator.stream(TextBatch(*voice_and_text(2), **arguments), chunk=chunk))
 
     for row in range(2):
         codes = np.concatenate([row_of(part, row) for part in chunks])
@@ -110,9 +116,13 @@ def test_streamed_chunks_are_the_whole(generator: Generator, chunk: int) -> None
 def test_guided_codes_have_the_logits_of_classifier_free_guidance(gpt: GPT, generator: Generator) -> None:
     latents, text, lengths = voice_and_text(3)
     guided = Sampling(temperature=0.0, guidance=2.5)
-    made = generator.generate(latents, text, lengths, sampling=guided, min_codes=40, max_codes=40)
-    generator.generate(latents, text, lengths, sampling=replace(guided, guidance=2), max_codes=1)  # a whole number too
-    plain = generator.generate(latents, text, lengths, sampling=Sampling(temperature=0.0), min_codes=40, max_codes=40)
+    made = generator.generate(TextBatch(latents, text, lengths, sampling=guided, max_codes=40), min_codes=40)
+    generator.generate(
+        TextBatch(latents, text, lengths, sampling=replace(guided, guidance=2), max_codes=1)
+    )  # a whole number too
+    plain = generator.generate(
+        TextBatch(latents, text, lengths, sampling=Sampling(temperature=0.0), max_codes=40), min_codes=40
+    )
 
     conditional, unconditional = (
         gpt(latents, text, read, made.codes_BN, made.lengths_B) for read in (lengths, np.zeros_like(lengths))
@@ -129,9 +139,9 @@ def test_guided_rows_stream_end_and_stand_alone_as_others_do(generator: Generato
     latents, text, lengths = voice_and_text(2)
     guided = replace(LIVELY, guidance=1.5)
     arguments = {"sampling": guided, "seeds": [1, 2], "max_codes": [33, 21]}
-    whole = generator.generate(latents, text, lengths, **arguments)
-    chunks = list(generator.stream(latents, text, lengths, chunk=8, **arguments))
-    alone = generator.generate(latents[1:], text[1:], lengths[1:], sampling=guided, seeds=2, max_codes=21)
+    whole = generator.generate(TextBatch(latents, text, lengths, **arguments))
+    chunks = list(generator.stream(TextBatch(latents, text, lengths, **arguments), chunk=8))
+    alone = generator.generate(TextBatch(latents[1:], text[1:], lengths[1:], sampling=guided, seeds=2, max_codes=21))
 
     assert len(whole.lengths_B) == 2
     for row in range(2):
@@ -140,7 +150,7 @@ def test_guided_rows_stream_end_and_stand_alone_as_others_do(generator: Generato
 
 
 def test_limits_hold_for_each_row_and_say_who_was_cut(generator: Generator) -> None:
-    made = generator.generate(*voice_and_text(2), sampling=LIVELY, min_codes=[20, 0], max_codes=[20, 3])
+    made = generator.generate(TextBatch(*voice_and_text(2), sampling=LIVELY, max_codes=[20, 3]), min_codes=[20, 0])
 
     assert made.lengths_B[0] == 20
     assert not made.stopped_B[0]
@@ -152,12 +162,14 @@ def test_a_text_is_compiled_once_for_all_settings_and_few_lengths(generator: Gen
     latents, text, lengths = voice_and_text(1)
     for turn in range(12):
         generator.generate(
-            latents,
-            np.pad(text, [(0, 0), (0, turn % 4)]),
-            lengths,
-            sampling=Sampling(temperature=0.3 + 0.1 * turn, top_k=turn),
-            seeds=turn,
-            max_codes=3 + turn,
+            TextBatch(
+                latents,
+                np.pad(text, [(0, 0), (0, turn % 4)]),
+                lengths,
+                sampling=Sampling(temperature=0.3 + 0.1 * turn, top_k=turn),
+                seeds=turn,
+                max_codes=3 + turn,
+            )
         )
 
     assert generator.traces <= 4
@@ -167,9 +179,9 @@ def test_unknown_heads_and_misfitting_limits_are_refused(gpt: GPT, generator: Ge
     with pytest.raises(ConfigError, match=r"\(3, 0\)"):
         Generator(gpt, alignment_heads=[(3, 0)])
     with pytest.raises(ConfigError, match="max_codes"):
-        generator.generate(*voice_and_text(2), max_codes=[1, 2, 3])
+        generator.generate(TextBatch(*voice_and_text(2), max_codes=[1, 2, 3]))
     with pytest.raises(ConfigError, match="chunk of 0"):
-        next(generator.stream(*voice_and_text(1), chunk=0))
+        next(generator.stream(TextBatch(*voice_and_text(1)), chunk=0))
 
 
 def test_sampling_follows_the_distribution_within_top_k_and_top_p() -> None:
@@ -202,13 +214,15 @@ def test_without_top_k_every_code_can_be_drawn_also_by_a_gpt_of_few_positions() 
     generator = Generator(built_gpt(replace(TINY, max_audio_tokens=4)))
 
     made = generator.generate(
-        latents,
-        np.repeat(text, len(seeds), 0),
-        np.repeat(lengths, len(seeds)),
-        sampling=Sampling(temperature=10.0, top_k=0, top_p=1.0),
-        seeds=seeds,
+        TextBatch(
+            latents,
+            np.repeat(text, len(seeds), 0),
+            np.repeat(lengths, len(seeds)),
+            sampling=Sampling(temperature=10.0, top_k=0, top_p=1.0),
+            seeds=seeds,
+            max_codes=1,
+        ),
         min_codes=1,
-        max_codes=1,
     )
 
     assert len(np.unique(made.codes_BN[:, 0])) > 10
@@ -225,7 +239,7 @@ def test_speech_that_does_not_stop_is_tried_again_then_cut_and_noted(generator: 
     latents, text, lengths = voice_and_text(2)
     checks = HallucinationChecks(codes_per_token=4.0, spare_codes=30, retries=2)
 
-    spoken = generate_checked(generator, latents, text, lengths, sampling=Sampling(temperature=0.0), checks=checks)
+    spoken = generate_checked(generator, TextBatch(latents, text, lengths, Sampling(temperature=0.0)), checks=checks)
 
     for row, one in enumerate(spoken):
         assert one.fault is not None
@@ -243,8 +257,8 @@ def test_good_speech_passes_the_checks_untouched(gpt: GPT) -> None:
     bias = gpt.audio_head.bias.numpy()
     try:
         gpt.audio_head.bias.assign(np.where(np.arange(len(bias)) == gpt.audio_stop, bias + 1.5, bias))
-        spoken = generate_checked(plain, latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
-        made = plain.generate(latents, text, lengths, sampling=LIVELY, seeds=[1, 2])
+        spoken = generate_checked(plain, TextBatch(latents, text, lengths, LIVELY, [1, 2]))
+        made = plain.generate(TextBatch(latents, text, lengths, sampling=LIVELY, seeds=[1, 2]))
     finally:
         gpt.audio_head.bias.assign(bias)
 

@@ -17,6 +17,7 @@ from myxtts.models.gpt import GPT, alignment_loss, gpt_losses
 from myxtts.models.initialise import audio_from_codebook, initialise_from_scratch
 from myxtts.models.layers import Linear, dropout, gelu_tanh, layer_norm
 from myxtts.synthesis.generation import Generator
+from myxtts.synthesis.speech_model import TextBatch
 from tests.contract.gpt_cases import HEADS, TINY, built_gpt, gpt_inputs
 
 
@@ -232,7 +233,13 @@ def test_four_utterances_are_overfitted(overfitted: Overfitted) -> None:
 
 def test_greedy_generation_gives_the_learnt_codes_back_and_stops(overfitted: Overfitted) -> None:
     spoken = Generator(overfitted.gpt).generate(
-        overfitted.latents, overfitted.text, overfitted.text_lengths, sampling=Sampling(temperature=0.0), max_codes=60
+        TextBatch(
+            overfitted.latents,
+            overfitted.text,
+            overfitted.text_lengths,
+            sampling=Sampling(temperature=0.0),
+            max_codes=60,
+        )
     )
 
     assert spoken.stopped_B.all()
@@ -243,7 +250,13 @@ def test_greedy_generation_gives_the_learnt_codes_back_and_stops(overfitted: Ove
 
 def test_supervised_heads_tell_which_token_is_spoken(overfitted: Overfitted) -> None:
     spoken = Generator(overfitted.gpt, alignment_heads=HEADS).generate(
-        overfitted.latents, overfitted.text, overfitted.text_lengths, sampling=Sampling(temperature=0.0), max_codes=60
+        TextBatch(
+            overfitted.latents,
+            overfitted.text,
+            overfitted.text_lengths,
+            sampling=Sampling(temperature=0.0),
+            max_codes=60,
+        )
     )
 
     for row, length in enumerate(overfitted.lengths):

@@ -12,6 +12,7 @@ from myxtts.models.conditioning import Conditioning
 from myxtts.models.coqui.gpt import gpt_weights
 from myxtts.models.gpt import GPT, GPTOutput, gpt_losses
 from myxtts.synthesis.generation import Generator
+from myxtts.synthesis.speech_model import TextBatch
 from tests.golden import formula
 from tests.golden import gpt_case as case
 
@@ -87,12 +88,14 @@ def test_losses_agree(loaded: Loaded) -> None:
 @pytest.mark.parametrize(("name", "penalty"), [("greedy", 1.0), ("greedy_penalised", case.PENALTY)])
 def test_greedy_codes_agree_over_200_steps(loaded: Loaded, name: str, penalty: float) -> None:
     spoken = Generator(loaded.gpt).generate(
-        loaded.latents_BLD[:1],
-        case.text_rows()[:1],
-        case.TEXT_LENGTHS[:1],
-        sampling=Sampling(temperature=0.0, repetition_penalty=penalty),
+        TextBatch(
+            loaded.latents_BLD[:1],
+            case.text_rows()[:1],
+            case.TEXT_LENGTHS[:1],
+            sampling=Sampling(temperature=0.0, repetition_penalty=penalty),
+            max_codes=case.STEPS,
+        ),
         min_codes=case.STEPS,
-        max_codes=case.STEPS,
     )
 
     np.testing.assert_array_equal(spoken.codes_BN, loaded.expected[name])

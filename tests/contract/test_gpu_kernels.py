@@ -14,18 +14,13 @@ from typing import Any
 import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
-from tests.processes import run_script
+from tests.processes import run_program
 
 THREE = ("codec", "gpt", "decoder mel")
 
 
 def seen_in(case: str, *arguments: str) -> dict[str, Any]:
-    script = f"""
-import json
-from tests.contract import gpu_kernel_cases as cases
-print(json.dumps(cases.{case}(*{arguments!r})))
-"""
-    seen: dict[str, Any] = json.loads(run_script(script).splitlines()[-1])
+    seen: dict[str, Any] = json.loads(run_program("gpu_kernels", case, *arguments).splitlines()[-1])
     return seen
 
 
@@ -64,6 +59,21 @@ def test_every_stage_has_gpu_kernels_and_waits_once_a_step(precision: str, level
     for copies in seen["learn"].values():
         assert list(copies.values()) == [1]
         assert next(iter(copies)).startswith("to the host")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "models"), [("mirrored", ("/CPU:1", "/CPU:2")), ("hybrid", ("/CPU:2", "/CPU:3"))])
+def test_every_stage_has_gpu_kernels_on_several_model_devices(mode: str, models: tuple[str, ...]) -> None:
+    stages = ("codec", "gpt", "decoder hifigan")
+
+    seen = seen_in("replicated", mode, *stages)
+
+    assert seen["missing"] == []
+    assert seen["anywhere"] == []
+    assert set(seen["collectives"]) == set(models)
+    assert "frozen_vectors" in " ".join(seen["functions"])
+    for stage in stages:
+        assert sum(seen["learn"][stage].values()) == 1, seen["learn"][stage]
 
 
 @pytest.mark.slow

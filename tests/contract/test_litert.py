@@ -24,6 +24,7 @@ from myxtts.synthesis.litert.export import export_litert
 from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.opening import open_voice
 from myxtts.synthesis.references import VoiceLatents
+from myxtts.synthesis.speech_model import Text, TextBatch
 from myxtts.synthesis.synthesizer import Synthesizer
 from tests.processes import run_program
 from tests.voice_maker import make_voice, noise, open_on_cpu
@@ -118,7 +119,9 @@ def test_the_same_seed_generates_the_same_codes(pair: tuple[Synthesizer, Synthes
     latents_1LD = pair[0].latents(speaker="anna").latents_LD[None]
 
     theirs, ours = (
-        synthesizer.model.generate(latents_1LD, TEXT_BU, LENGTHS, sampling=way, seeds=[3, 4], max_codes=[40, 25])
+        synthesizer.model.generate(
+            TextBatch(latents_1LD, TEXT_BU, LENGTHS, sampling=way, seeds=[3, 4], max_codes=[40, 25])
+        )
         for synthesizer in pair
     )
 
@@ -151,9 +154,9 @@ def test_a_stream_has_the_samples_of_the_whole(pair: tuple[Synthesizer, Synthesi
 
 def test_codes_come_in_chunks(model: LiteRTModel) -> None:
     latents_1LD = np.random.default_rng(0).standard_normal((1, 8, 64)).astype(np.float32)
-    whole = model.generate(latents_1LD, TEXT_BU, LENGTHS, seeds=5, max_codes=[21, 0])
+    whole = model.generate(TextBatch(latents_1LD, TEXT_BU, LENGTHS, seeds=5, max_codes=[21, 0]))
 
-    chunks = list(model.stream(latents_1LD, TEXT_BU, LENGTHS, chunk=8, seeds=5, max_codes=[21, 0]))
+    chunks = list(model.stream(TextBatch(latents_1LD, TEXT_BU, LENGTHS, seeds=5, max_codes=[21, 0]), chunk=8))
 
     assert [chunk.lengths_B.tolist() for chunk in chunks] == [[8, 0], [8, 0], [5, 0]]
     assert np.concatenate([chunk.codes_BN[0, : chunk.lengths_B[0]] for chunk in chunks]).tolist() == (
@@ -168,14 +171,14 @@ def test_a_row_that_joins_late_among_others_generates_what_it_does_alone(model: 
 
     def alone(name: int) -> list[int]:
         batch = model.new_batch()
-        batch.join(latents_LD, texts[name], sampling=ways[name], seed=name, max_codes=10 + 3 * name)
+        batch.join(Text(latents_LD, texts[name], ways[name], name, 10 + 3 * name))
         return [made.code for _ in range(40) for made in batch.step()]
 
     batch, names, together = model.new_batch(), {}, {name: [] for name in texts}
     for step in range(60):
         if step % 4 == 0 and step // 4 in texts:
             name = step // 4
-            row = batch.join(latents_LD, texts[name], sampling=ways[name], seed=name, max_codes=10 + 3 * name)
+            row = batch.join(Text(latents_LD, texts[name], ways[name], name, 10 + 3 * name))
             names[row] = name
         for made in batch.step():
             together[names[made.row]].append(made.code)
@@ -191,7 +194,7 @@ def test_a_row_that_joins_late_among_others_generates_what_it_does_alone(model: 
 def test_a_stop_ends_its_row_alone(model: LiteRTModel, monkeypatch: pytest.MonkeyPatch) -> None:
     latents_LD = np.zeros((8, 64), np.float32)
     batch = model.new_batch()
-    rows = [batch.join(latents_LD, text, sampling=WAYS[1], seed=seed) for seed, text in enumerate([[5], [6, 7]])]
+    rows = [batch.join(Text(latents_LD, text, WAYS[1], seed)) for seed, text in enumerate([[5], [6, 7]])]
     batch._rows[rows[0]].predicted[0][1][model.gpt.audio_stop] = 1e3
 
     first, second = batch.step()
@@ -204,9 +207,9 @@ def test_a_stop_ends_its_row_alone(model: LiteRTModel, monkeypatch: pytest.Monke
     ("changes", "error", "words"),
     [
         ({"latents_LD": np.zeros((3, 64), np.float32)}, ConfigError, r"shape \(3, 64\)"),
-        ({"text_ids": [5] * 121}, DataError, "121 tokens"),
-        ({"text_ids": [5, -1]}, DataError, "text token -1"),
-        ({"text_ids": [10**6]}, DataError, "text token 1000000"),
+        ({"ids": [5] * 121}, DataError, "121 tokens"),
+        ({"ids": [5, -1]}, DataError, "text token -1"),
+        ({"ids": [10**6]}, DataError, "text token 1000000"),
         ({"max_codes": 0}, ConfigError, "max_codes is 0"),
     ],
 )
@@ -216,7 +219,7 @@ def test_what_the_gpt_cannot_take_does_not_join(
     batch = model.new_batch()
 
     with pytest.raises(error, match=words):
-        batch.join(**{"latents_LD": np.zeros((8, 64), np.float32), "text_ids": [5], **changes})
+        batch.join(Text(**{"latents_LD": np.zeros((8, 64), np.float32), "ids": [5], **changes}))
     assert batch.rows == ()
 
 

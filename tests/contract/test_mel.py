@@ -234,4 +234,4 @@ def test_linear_magnitudes_have_the_mel_they_were_made_of() -> None:
 
     assert power_TF.min() >= 0
     again_TM = np.log(np.maximum(power_TF @ mel_filterbank()[: power_TF.shape[1]], DVAE_MEL.floor))
-    assert np.abs(again_TM - mel_TM).mean() < 0.15
+    assert np.abs(again_TM - mel_TM).mean() < 0.25  # three rounds would leave 0.33

@@ -1,7 +1,7 @@
-"""What version 0.1 wrote is still good: its voices speak the same samples, its runs go on to the same losses.
+"""What version 0.1 wrote is still good: its voices say the same in the same voice, its runs go on to the same losses.
 
-The fixtures were written by 0.1 itself (`tests/fixtures/v0_1`). Equal to the bit on the machine that wrote them;
-another CPU rounds differently, so here they are compared closely.
+The fixtures were written by 0.1 itself (`tests/fixtures/v0_1`). Its Griffin-Lim began with other phases, so speech is
+compared by its mel; another CPU rounds differently, so losses are compared closely.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from myxtts.audio.mel import DVAE_MEL
+from myxtts.audio.numpy_mel import log_mel
 from tests.processes import run_forked
 from tests.training_processes import ONE_THREAD, losses
 
@@ -24,7 +26,7 @@ VARIED = ("--temperature", "3", "--top-k", "0", "--top-p", "1")
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "litert"])
 @pytest.mark.parametrize(("run", "options"), [("mel", VARIED), ("stopped", ())])
-def test_a_voice_of_the_earlier_version_speaks_the_same_samples(
+def test_a_voice_of_the_earlier_version_speaks_the_same_mel(
     run: str, options: tuple[str, ...], runtime: str, tmp_path: Path
 ) -> None:
     out, voice = tmp_path / "out.wav", tmp_path / run
@@ -37,9 +39,12 @@ def test_a_voice_of_the_earlier_version_speaks_the_same_samples(
     )
 
     assert spoken.returncode == 0, spoken.stderr
-    ours, theirs = soundfile.read(out)[0], soundfile.read(EARLIER / f"{run}.wav")[0]
+    ours, theirs = (
+        log_mel(soundfile.read(path, dtype="float32")[0], DVAE_MEL) for path in (out, EARLIER / f"{run}.wav")
+    )
     assert len(ours) == len(theirs)
-    np.testing.assert_allclose(ours, theirs, atol=2e-3)
+    loud = theirs > theirs.max() - 8
+    assert np.abs(ours - theirs)[loud].mean() < 0.45, "two of Griffin-Lim's guesses at one mel are 0.3 apart"
 
 
 def test_a_run_that_the_earlier_version_stopped_goes_on_to_the_same_losses(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
 import json
 import re
@@ -35,6 +36,8 @@ from tests.serving import RunningServer, make_run, running_server, spoken_noise
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+BASE = Path("base")
+"""The built-in voice by its name: minutes of speech, as long as there is text."""
 SENTENCES = "Hello there, my friend. This is the second sentence. And here comes a third one."
 
 
@@ -282,6 +285,55 @@ def test_clients_that_hang_up_leave_no_work_behind(client: httpx.Client, keys: t
     assert client.post("/v1/audio/speech", json=asking()).status_code == 200
 
 
+def test_a_speech_that_is_not_ready_at_its_deadline_ends_and_says_so(tmp_path: Path) -> None:
+    long = asking((SENTENCES + " ") * 45, response_format="pcm", voice="alloy")
+    with (
+        running_server(tmp_path, BASE, "--deadline", "1", "--at-once", "1") as running,
+        httpx.Client(base_url=running.url, timeout=60, trust_env=False) as client,
+    ):
+        answer = client.post("/v1/audio/speech", json={**long, "stream_format": "sse"})
+        events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+        last = events[-1] if answer.status_code == 200 else answer.json()
+        assert last["error"]["code"] == "deadline_exceeded"
+        assert wait_until_quiet(client, 5.0) < 5.0
+        # Where there are no events, what has begun has no end, which a client can tell.
+        with contextlib.suppress(httpx.RemoteProtocolError):
+            assert client.post("/v1/audio/speech", json=long).status_code == 503
+
+
+def test_a_client_that_reads_nothing_is_left_and_its_place_is_free(tmp_path: Path) -> None:
+    short = asking(voice="alloy")
+    body = json.dumps(
+        {**short, "input": (SENTENCES + " ") * 45, "response_format": "wav", "stream_format": "sse"}
+    ).encode()
+    with (
+        running_server(tmp_path, BASE, "--at-once", "1", "--waiting", "0") as running,
+        httpx.Client(base_url=running.url, timeout=60, trust_env=False) as client,
+        socket.socket() as stalled,
+    ):
+        place = urlsplit(running.url)
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stalled.connect((place.hostname, place.port))
+        stalled.sendall(
+            f"POST /v1/audio/speech HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        stalled.recv(1)
+        assert client.post("/v1/audio/speech", json=short).status_code == 429
+
+        wait_until_quiet(client, 120.0)
+
+        assert client.post("/v1/audio/speech", json=short).status_code == 200
+        assert "read nothing of its answer" in running.log.read_text()
+        stalled.settimeout(10)
+        rest = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := stalled.recv(2**16):
+                rest += part
+        assert not rest.endswith(b"0\r\n\r\n")
+
+
 def test_wyoming_describes_and_speaks(server: RunningServer) -> None:
     place = urlsplit(server.wyoming or "")
 
@@ -376,6 +428,7 @@ def test_stopping_finishes_what_has_begun(voice: Path, tmp_path: Path) -> None:
         (["--at-once", "0"], "--at-once is 0"),
         (["--api-key-file", "no-such-file"], "--api-key-file no-such-file cannot be read"),
         (["--runs", "no-such-folder"], "--runs no-such-folder is no folder"),
+        (["--collected", "docs"], "--collected docs was not made by collect or record"),
         (["--new-key", "phone"], "--new-key has no file to go to"),
         (["--voice", "nowhere"], "there is no voice 'nowhere'"),
     ],

@@ -12,29 +12,10 @@ import pytest
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from myxtts.runtime.inventory import find_inventory
-from tests.processes import run, run_program, run_script
-from tests.small_model import SIZES
+from tests.processes import run, run_program
 from tests.training_processes import arguments, events
 
 pytestmark = pytest.mark.gpu
-
-PRELUDE = f"""
-import json, time
-import numpy as np
-import tensorflow as tf
-from myxtts.cli.validate import ToneSource
-from myxtts.config.config import XTTSConfig
-from myxtts.errors import TrainingError
-from myxtts.runtime.seeds import seed_everything
-from myxtts.training.memory_isolated_trainer import MemoryIsolatedDualGPUTrainer
-from myxtts.training.trainer import XTTSTrainer
-
-SIZES = {SIZES!r}
-def config(**settings):
-    return XTTSConfig(model_size="tiny", stage="codec", max_steps=30, **SIZES, **settings)
-def on(tensor):
-    return "/" + tensor.backing_device.rsplit("device:", 1)[1]
-"""
 
 
 def all_gpus() -> dict[str, str]:
@@ -55,28 +36,15 @@ def capability_for_16_bits() -> tuple[int, int]:
     return capability
 
 
-def seen(script: str) -> Any:
-    return json.loads(run_script(PRELUDE + script, fresh=True, **all_gpus()).splitlines()[-1])
+def seen(question: str, *arguments: object) -> Any:
+    return json.loads(
+        run_program("real_gpus", question, *map(str, arguments), fresh=True, **all_gpus()).splitlines()[-1]
+    )
 
 
 def test_each_role_has_a_limit_that_it_cannot_cross_and_memory_is_measured() -> None:
     need(2)
-    found = seen("""
-trainer = MemoryIsolatedDualGPUTrainer(config(), 0, 1, 1024, 2048)
-trainer.start_stage("codec")
-trainer.train_batch(trainer.transfer_batch(trainer.process_batch(next(ToneSource()))))
-def fits(device, mb):
-    try:
-        with tf.device(device):
-            return float(tf.reduce_sum(tf.zeros([mb * 2**18]))) == 0.0
-    except tf.errors.ResourceExhaustedError:
-        return False
-data, model = trainer.plan.data.name, trainer.plan.model.name
-print(json.dumps(dict(
-    fits=[fits(data, 256), fits(model, 1024)], crosses=[fits(data, 1500), fits(model, 3000)],
-    stats=trainer.get_memory_stats(),
-)))
-""")
+    found = seen("limits")
 
     assert found["fits"] == [True, True]
     assert found["crosses"] == [False, False]
@@ -89,18 +57,7 @@ print(json.dumps(dict(
 
 def test_a_batch_beyond_the_limit_is_an_error_that_names_flag_and_size() -> None:
     need(2)
-    found = seen("""
-trainer = MemoryIsolatedDualGPUTrainer(config(), 0, 1, 1024, 512)
-trainer.start_stage("codec")
-said = ""
-try:
-    for clips in (64, 512, 4096, 32768):
-        mel = tf.random.normal([clips, 512, 80])
-        trainer.train_step(tf.zeros([clips, 4], tf.int32), mel, tf.fill([clips], 4), tf.fill([clips], 512))
-except TrainingError as error:
-    said = str(error)
-print(json.dumps(dict(said=said)))
-""")
+    found = seen("batch_beyond_the_limit")
 
     assert "were asked" in found["said"]
     assert "--model-gpu-memory 512" in found["said"]
@@ -109,17 +66,7 @@ print(json.dumps(dict(said=said)))
 @pytest.mark.parametrize(("data_gpu", "model_gpu"), [(0, 1), (1, 0)])
 def test_variables_and_data_work_are_where_the_roles_are(data_gpu: int, model_gpu: int) -> None:
     need(2)
-    found = seen(f"""
-trainer = XTTSTrainer(config(data_gpu={data_gpu}, model_gpu={model_gpu}))
-trainer.start_stage("codec")
-with tf.device(trainer.plan.producer_device):
-    processed = trainer.current_stage().process(next(ToneSource()))
-variables = [*trainer.current_stage().trainable_variables]
-print(json.dumps(dict(
-    processed=on(processed["mel"]), variables=sorted({{on(v.value.read_value()) for v in variables}}),
-    moments=sorted({{on(v.read_value()) for v in trainer.optimizer.variables}}),
-)))
-""")
+    found = seen("placement", data_gpu, model_gpu)
 
     assert found["processed"] == f"/GPU:{data_gpu}"
     assert found["variables"] == found["moments"] == [f"/GPU:{model_gpu}"]
@@ -127,17 +74,7 @@ print(json.dumps(dict(
 
 def test_one_gpu_grows_its_memory_and_learns() -> None:
     need(1)
-    found = seen("""
-seed_everything(0)
-trainer = XTTSTrainer(config())
-trainer.start_stage("codec")
-stage, source = trainer.current_stage(), ToneSource()
-with tf.device(trainer.plan.producer_device):
-    batch = stage.process(next(source))
-stage.measure([batch])
-losses = [trainer.learn([trainer._whole_batch(batch)]).loss for _ in range(8)]
-print(json.dumps(dict(losses=losses, growth=trainer.plan.memory_growth, device=trainer.model_device)))
-""")
+    found = seen("learning", "whole", 8)
 
     assert found["device"] == "/GPU:0"
     assert found["growth"]
@@ -146,23 +83,8 @@ print(json.dumps(dict(losses=losses, growth=trainer.plan.memory_growth, device=t
 
 def test_sixteen_bits_learn_like_thirty_two_and_keep_whole_weights() -> None:
     need(1)
-    script = """
-import keras
-seed_everything(0)
-trainer = XTTSTrainer(config(mixed_precision=MIXED))
-trainer.start_stage("codec")
-stage = trainer.current_stage()
-with tf.device(trainer.plan.producer_device):
-    batch = stage.process(next(ToneSource()))
-stage.measure([batch])
-results = [trainer.learn([trainer._whole_batch(batch)]) for _ in range(20)]
-print(json.dumps(dict(
-    losses=[r.loss for r in results], skipped=trainer.skipped_steps,
-    types=sorted({str(v.dtype) for v in stage.trainable_variables}), policy=keras.config.dtype_policy().name,
-)))
-"""
     mixed = "mixed_bfloat16" if capability_for_16_bits() >= (8, 0) else "mixed_float16"
-    whole, half = (seen(f"MIXED = {asked}\n{script}") for asked in (False, True))
+    whole, half = (seen("learning", asked, 20) for asked in ("whole", "mixed"))
 
     assert (whole["policy"], half["policy"]) == ("float32", mixed)
     assert half["types"] == ["float32"]
@@ -187,41 +109,7 @@ def test_a_run_in_16_bits_learns_every_stage_and_speaks_its_samples(tmp_path: Pa
 
 def test_data_work_does_not_wait_for_a_model_device_that_is_busy() -> None:
     need(2)
-    found = seen("""
-from myxtts.pipeline.devices import TensorFlowDevices
-devices = TensorFlowDevices()
-trainer = XTTSTrainer(config(data_gpu=0, model_gpu=1))
-trainer.start_stage("codec")
-stage, source = trainer.current_stage(), ToneSource()
-data, model = trainer.plan.data.name, trainer.plan.model.name
-def process():
-    with tf.device(data):
-        out = stage.process(next(source))
-    devices.finish(out, data)
-    return out
-@tf.function
-def long_work(x):
-    for _ in tf.range(400):
-        x = tf.matmul(x, x) * 1e-4
-    return x
-with tf.device(model):
-    start = tf.random.normal([4096, 4096])
-    long_work(start).numpy()
-    process()
-    began = time.perf_counter()
-    long_work(start)[0, 0].numpy()
-    alone_s = time.perf_counter() - began
-    began = time.perf_counter()
-    pending = long_work(start)
-processed = process()
-ready_s = time.perf_counter() - began
-moved = devices.copy([processed], [model]).replicas[0]
-pending[0, 0].numpy()
-print(json.dumps(dict(
-    alone_s=alone_s, ready_s=ready_s, device=on(moved["mel"]),
-    equal=bool(np.array_equal(moved["mel"].numpy(), processed["mel"].numpy())),
-)))
-""")
+    found = seen("data_work_beside_a_busy_model")
 
     assert found["equal"]
     assert found["device"] == "/GPU:1"
@@ -245,10 +133,7 @@ def test_batches_are_copied_while_the_model_device_makes_its_steps(
 
 def test_tensorflow_s_gpus_are_those_of_the_driver(record_property: Callable[[str, object], None]) -> None:
     need(1)
-    found = seen("""
-gpus = tf.config.list_physical_devices("GPU")
-print(json.dumps([tf.config.experimental.get_device_details(gpu) for gpu in gpus]))
-""")
+    found = seen("details")
     inventory = find_inventory().gpus
     record_property("details", sorted(found[0]))
 

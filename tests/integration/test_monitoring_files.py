@@ -35,3 +35,10 @@ def test_a_writer_killed_at_any_moment_leaves_a_log_without_gaps(tmp_path: Path)
 @pytest.mark.slow
 def test_scalars_mels_and_audio_are_read_back_by_tensorboard(tmp_path: Path) -> None:
     run_program("monitoring", "tensorboard", str(tmp_path), fresh=True, TF_CPP_MIN_LOG_LEVEL="3")
+
+
+@pytest.mark.slow
+def test_tensorboard_takes_no_memory_for_each_step(tmp_path: Path) -> None:
+    grown_mb = float(run_program("monitoring", "tensorboard_memory", str(tmp_path)).splitlines()[-1])
+
+    assert grown_mb < 2.0, "TensorFlow keeps 0.7 kB for each Python number that is made a tensor: 8 MB here"

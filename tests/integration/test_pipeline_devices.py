@@ -56,3 +56,11 @@ def test_an_error_inside_a_compiled_function_on_the_data_device_reaches_the_call
     result = answer("compiled_error")
 
     assert result == {"named": True, "threads": []}
+
+
+@pytest.mark.slow
+def test_the_gpu_bench_measures_copies_as_training_makes_them() -> None:
+    result = answer("bandwidth")
+
+    # Between logical CPUs training's copy is none unless it is a deep one: the bench sees which of them it is.
+    assert 0.01 < result["copied"] < result["not copied"] / 4

@@ -28,7 +28,7 @@ from myxtts.synthesis.synthesizer import REMEMBERED_REFERENCES, Synthesizer
 from myxtts.synthesis.tensorflow_model import TensorFlowModel
 from myxtts.synthesis.voice import read_voice
 from tests.awkward_texts import AWKWARD, UNSPOKEN
-from tests.processes import run_script
+from tests.processes import run_program
 from tests.voice_maker import make_voice, noise, open_on_cpu
 
 QUICK = HallucinationChecks(retries=0)
@@ -222,21 +222,10 @@ def test_what_cannot_be_spoken_is_refused_with_a_way_out(synthesizer: Synthesize
         synthesizer.speak("Hello.", reference=tmp_path / "text.wav", speaker="anna")
 
 
-OPENED = """
-from pathlib import Path
-from myxtts import open_voice
-folder = {folder!r}
-open_voice(folder, runtime="tensorflow").speak("Hello there.", seed=3).save(folder + "/first.wav")
-# The devices of a process are configured once; every further voice shares them.
-speech = open_voice(Path(folder), runtime="tensorflow").speak("Hello there.", seed=3)
-speech.save(folder + "/again.wav")
-"""
-
-
 def test_a_python_program_opens_voices_by_their_paths_and_saves_what_they_speak(tmp_path: Path) -> None:
     folder = make_voice(tmp_path, ["dvae", "conditioning", "gpt"])
 
-    run_script(OPENED.format(folder=str(folder)))
+    run_program("opened_voices", str(folder))
 
     first, again = (read_audio(tmp_path / f"{name}.wav") for name in ("first", "again"))
     assert len(first) > 0

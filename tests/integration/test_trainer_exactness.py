@@ -64,3 +64,8 @@ def test_the_conditioning_learns_at_a_third_of_the_gpts_rate() -> None:
 
     # Adam's first step is the learning rate wherever there is a gradient, and weight decay next to nothing.
     assert moved["conditioning"] == pytest.approx(moved["gpt"] / 3, rel=0.05)
+
+
+@pytest.mark.slow
+def test_steps_and_validations_give_tensorflow_no_number_that_it_keeps() -> None:
+    assert answer("numbers_kept") == {"learnt": 4, "new": [[], []]}

@@ -41,5 +41,21 @@ def tensorboard(folder: Path) -> None:
     assert tensor_util.make_ndarray(events.Tensors("speech")[0].tensor_proto)[0][0][:4] == b"RIFF"
 
 
+def tensorboard_memory(folder: Path) -> None:
+    """By how many MB the process grows over 5,000 steps, after as many."""
+    import psutil
+
+    from myxtts.monitoring.schema import StepEvent
+    from myxtts.monitoring.tensorboard import TensorBoardWriter
+
+    with TensorBoardWriter(folder) as writer:
+        for step in range(10_000):
+            if step == 5_000:
+                before = psutil.Process().memory_info().rss
+            writer.on_event(StepEvent(time=0.0, stage="gpt", step=step, loss=1.0 / (1 + step)))
+        print((psutil.Process().memory_info().rss - before) / 2**20)
+
+
 def main(question: str, path: str) -> None:
-    {"write_events": write_events, "tensorboard": tensorboard}[question](Path(path))
+    questions = {"write_events": write_events, "tensorboard": tensorboard, "tensorboard_memory": tensorboard_memory}
+    questions[question](Path(path))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bench.gpu import copy_gb_s
 from myxtts.pipeline import Pipeline, Producer, SequentialPipeline, split_rows
 from myxtts.pipeline.devices import TensorFlowDevices
 
@@ -155,8 +156,16 @@ def compiled_error() -> dict[str, Any]:
     return {"named": "too loud" in found, "threads": pipeline_threads()}
 
 
+def bandwidth() -> dict[str, float]:
+    return {
+        "copied": copy_gb_s("/CPU:1", "/CPU:2", deep_copy=True),
+        "not copied": copy_gb_s("/CPU:1", "/CPU:2"),
+    }
+
+
 QUESTIONS = {
-    question.__name__: question for question in (arrivals, same_bits, replicas, missing_devices, compiled_error)
+    question.__name__: question
+    for question in (arrivals, same_bits, replicas, missing_devices, compiled_error, bandwidth)
 }
 
 

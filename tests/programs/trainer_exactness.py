@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import constant_op
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
@@ -214,7 +216,30 @@ def rates() -> dict[str, Any]:
     }
 
 
-QUESTIONS = {function.__name__: function for function in (mirrored_and_single, accumulated, odd_batches, rates)}
+def numbers_kept() -> dict[str, Any]:
+    """Python numbers that TensorFlow is given in each of some steps and validations: it keeps every one of them."""
+    trainer = XTTSTrainer(XTTSConfig(model_size="tiny", **SIZES, **EXACT))
+    trainer.start_stage("codec")
+    given: set[float] = set()
+    convert = constant_op.convert_to_eager_tensor
+
+    def noting(value: Any, *rest: Any) -> Any:
+        given.update([value] if isinstance(value, (int, float)) else [])
+        return convert(value, *rest)
+
+    fresh = []
+    with mock.patch.object(constant_op, "convert_to_eager_tensor", noting):
+        for _ in range(4):
+            known = set(given)
+            result = _learn(trainer, [batch(1)])
+            trainer.evaluate([trainer._whole_batch(_tensors(trainer, batch(1)))])
+            fresh.append(sorted(given - known))
+    return {"learnt": result.step, "new": fresh[2:]}
+
+
+QUESTIONS = {
+    function.__name__: function for function in (mirrored_and_single, accumulated, odd_batches, rates, numbers_kept)
+}
 
 
 def main(question: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +169,20 @@ def test_a_small_file_of_many_channels_takes_the_memory_of_one(tmp_path: Path) -
 
     with no_more_memory_than(200 * 2**20):
         assert len(read_audio(tmp_path / "small.flac")) == 60 * 22050
+
+
+def test_a_header_that_sends_the_reader_where_nothing_is_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Found by the fuzzer: an exception in a callback of libsndfile is printed with its traceback, and lost.
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    path = tmp_path / "clip.aiff"
+    soundfile.write(path, np.full(4000, 0.1, np.float32), 22050)
+    content = path.read_bytes()
+    path.write_bytes(content[:35] + b"\xff\xff\xff\xff" + content[39:])
+
+    with suppress(DataError):
+        read_audio(path)
+
+    assert printed == []

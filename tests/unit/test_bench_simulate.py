@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import simulate_cluster
 from bench.measure import BenchError
 from bench.simulate import Phases, agreement, main, pays_up_to, phases_of_run, scaling, simulate
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
@@ -185,3 +186,50 @@ def test_the_time_of_one_device_alone_is_refused_with_the_flag_that_is_missing(
 ) -> None:
     with pytest.raises(BenchError, match=missing):
         main([*flags, "--json", str(tmp_path / "made.json")])
+
+
+# Over nodes
+
+WORK = Phases(process_ms=35, train_ms=180, train_fixed_ms=20, batch_mb=3, gradient_mb=236)
+
+
+def over_nodes(**changes: float) -> list[simulate_cluster.ClusterPrediction]:
+    cluster = simulate_cluster.Cluster(**changes)  # type: ignore[arg-type]
+    return simulate_cluster.table(WORK, cluster, epoch_batches=500)
+
+
+def test_gradients_travel_over_the_network_only_between_nodes() -> None:
+    slow, fast = over_nodes(network_gb_s=0.5), over_nodes(network_gb_s=50.0)
+
+    assert [s.batches_per_s == f.batches_per_s for s, f in zip(slow, fast, strict=True)][:3] == [True] * 3
+    assert slow[-1].batches_per_s < 0.5 * fast[-1].batches_per_s
+    assert simulate_cluster.pays_up_to(slow) < simulate_cluster.pays_up_to(fast)
+
+
+def test_more_model_workers_get_as_many_data_workers_as_they_need() -> None:
+    found = over_nodes(network_gb_s=50.0)
+
+    assert [one.workers[1] for one in found] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert [one.workers[0] for one in found] == sorted(one.workers[0] for one in found)
+    assert found[-1].workers[0] <= simulate_cluster.MOST_DATA_WORKERS
+
+
+def test_failures_cost_more_the_more_model_workers_there_are_and_the_rarer_checkpoints_are() -> None:
+    often, rare = over_nodes(days_between_failures=1.0), over_nodes(days_between_failures=1000.0)
+
+    one, many = (simulate_cluster.Cluster().running_share(count, step_s=1.0) for count in (1, 256))
+    assert 1 / many - 1 == pytest.approx(256 * (1 / one - 1))
+    assert often[-1].gpu_hours_per_epoch > rare[-1].gpu_hours_per_epoch
+    assert over_nodes(days_between_failures=1.0, checkpoint_steps=5000)[-1].running_share < often[-1].running_share
+
+
+def test_a_worker_alone_costs_what_its_phases_say() -> None:
+    alone = over_nodes(days_between_failures=1e9)[0]
+
+    assert alone.gpu_hours_per_epoch == pytest.approx(2 * 500 * 0.18 / 3600, rel=0.02)
+
+
+def test_a_flag_of_a_cluster_asks_for_the_prediction_over_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--process-ms", "35", "--train-ms", "180", "--network-gb-s", "1.25", "--node-devices", "4"]) == 0
+
+    assert "doubling the model workers stops paying at" in capsys.readouterr().out

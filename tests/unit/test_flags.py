@@ -20,7 +20,7 @@ CONTRACT = """--train-data --val-data --batch-size --epochs --data-gpu --model-g
 --num-workers --config --multi-gpu --visible-gpus --checkpoint-dir --fresh --model-size --run-dir --stage --max-steps
 --seed --log-every --simulate-gpus --dry-run --debug"""
 OURS = """--init-from --init-parts --extra-tokens --language --corpus-format --text-frontend --cache-dir --batch-seconds
---learning-rate --samples --deterministic"""
+--learning-rate --samples --deterministic --cluster --data-workers --model-workers --max-restarts --elastic"""
 SETTINGS = {item.name for section in SECTIONS.values() for item in dataclasses.fields(section)}
 NEVER_FLAGS = {
     "beta_1",

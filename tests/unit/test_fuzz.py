@@ -14,11 +14,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from myxtts.config.config import XTTSConfig
+from myxtts.config.model import ModelConfig
 from myxtts.data.prepare import prepare
 from myxtts.data.prepared import MANIFEST, REPORT, TOKENIZER
 from myxtts.errors import CheckpointError, ConfigError, DamagedError, DataError, MyXTTSError
 from myxtts.evaluation.phones import PhoneRecogniser, read_ipa
 from myxtts.models.coqui.folder import sampling_of
+from myxtts.models.parameter_counts import count_of
 from myxtts.models.weights import WeightsManifest, save_arrays
 from myxtts.monitoring.events import EventLog
 from myxtts.monitoring.parsing import event_of
@@ -131,38 +133,51 @@ def test_a_flipped_bit_in_the_small_files_of_a_prepared_corpus_prepares_it_again
         assert folder_digest(again.path) == whole
 
 
+SIZES: dict[str, Any] = {"text_vocab": 77, "max_text_tokens": 99, "max_audio_tokens": 101, "gpt_layers": 1}
+
+
+def gpt_of(width: int, **sizes: int) -> ModelConfig:
+    return XTTSConfig(model_size="tiny", gpt_width=width, gpt_heads=2, **{**SIZES, **sizes}).model
+
+
 def shapes_of(width: int) -> dict[str, tuple[int, ...]]:
-    return {
+    """The weights that tell sizes, and all others as one."""
+    telling = {
         "gpt/text_embedding/table": (77, width),
         "gpt/text_position/table": (101, width),
         "gpt/audio_position/table": (104, width),
         "gpt/block_1/qkv/kernel": (width, 3 * width),
     }
-
-
-SIZES: dict[str, Any] = {"text_vocab": 77, "max_text_tokens": 99, "max_audio_tokens": 101, "gpt_layers": 1}
+    others = count_of("gpt", gpt_of(width)).all - sum(rows * columns for rows, columns in telling.values())
+    return {**telling, "gpt/others": (others,)}
 
 
 def test_settings_that_ask_for_a_larger_network_than_the_weights_are_refused(tmp_path: Path) -> None:
     shapes = shapes_of(32)
     save_arrays(tmp_path, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
     stored = WeightsManifest("", shapes, {})
-    fits = XTTSConfig(model_size="tiny", gpt_width=32, gpt_heads=2, **SIZES)
-    huge = XTTSConfig(model_size="tiny", gpt_width=2**20, gpt_heads=2, **SIZES)
-    deep = XTTSConfig(model_size="tiny", gpt_width=32, gpt_heads=2, **{**SIZES, "gpt_layers": 10**6})
 
-    refuse_other_sizes(fits.model, ["gpt"], stored, tmp_path)
-    for config, setting in ((huge, "gpt_width 1048576"), (deep, "gpt_layers 1000000")):
+    refuse_other_sizes(gpt_of(32), ["gpt"], stored, tmp_path)
+    for config, setting in ((gpt_of(2**20), "gpt_width 1048576"), (gpt_of(32, gpt_layers=999), "gpt_layers 999")):
         with pytest.raises(CheckpointError, match=setting):
-            refuse_other_sizes(config.model, ["gpt"], stored, tmp_path)
+            refuse_other_sizes(config, ["gpt"], stored, tmp_path)
+    with pytest.raises(CheckpointError, match=r"gpt has [\d,]+ weights by config.yaml, and [\d,]+ are stored"):
+        refuse_other_sizes(gpt_of(32, audio_codes=10**9), ["gpt"], stored, tmp_path)
+
+
+@pytest.mark.parametrize("setting", ["gpt_layers", "conditioning_layers", "perceiver_layers", "mel_frame_blocks"])
+def test_no_file_asks_for_a_network_of_a_billion_layers(tmp_path: Path, setting: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"model:\n  model_size: tiny\n  {setting}: 1000000000\n")
+
+    with pytest.raises(ConfigError, match="1000000000, must be between 0 and 1000"):
+        XTTSConfig.from_yaml(tmp_path / "config.yaml")
 
 
 def test_a_manifest_that_names_more_weights_than_the_file_holds_is_refused(tmp_path: Path) -> None:
     save_arrays(tmp_path, {"gpt/a": np.zeros(3, np.float32)})
-    huge = XTTSConfig(model_size="tiny", gpt_width=2**20, gpt_heads=2, **SIZES)
 
     with pytest.raises(CheckpointError, match="no room for them"):
-        refuse_other_sizes(huge.model, ["gpt"], WeightsManifest("", shapes_of(2**20), {}), tmp_path)
+        refuse_other_sizes(gpt_of(2**20), ["gpt"], WeightsManifest("", shapes_of(2**20), {}), tmp_path)
 
 
 def test_an_event_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -183,3 +198,14 @@ def test_a_published_config_with_a_number_that_is_not_finite_is_refused(top_k: s
 
     with pytest.raises(ConfigError, match="top_k"):
         sampling_of(tmp_path)
+
+
+def test_a_byte_pair_vocabulary_at_which_its_library_panics_is_refused(tmp_path: Path) -> None:
+    # Found by the fuzzer: a prefix that is longer than the pieces that it stands before.
+    path = tmp_path / "tokenizer.json"
+    train_tokenizer("bpe", [("hello there, how are you", "en")], 300).save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["bpe"]["model"]["continuing_subword_prefix"] = "four"
+
+    with pytest.raises(ConfigError, match="byte-pair vocabulary is damaged"):
+        tokenizer_from_json(content)

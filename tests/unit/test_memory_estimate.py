@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from myxtts.cli.memory import estimates, largest_clips, memory_lines
 from myxtts.config.config import XTTSConfig
+from myxtts.errors import TrainingError
 from myxtts.runtime.inventory import Gpu, Inventory, simulated_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
-from myxtts.training.memory_estimate import largest_batch, model_device, most_clips
+from myxtts.training.memory_estimate import (
+    largest_batch,
+    model_device,
+    most_clips,
+    refuse_weights_beyond_memory,
+)
 from myxtts.training.stages import stage_named
 from tests.processes import ROOT
 from tools.memory_table import table
@@ -32,6 +39,26 @@ def test_a_models_memory_is_its_weights_gradients_moments_and_averages_and_grows
     assert small.averages == small.gradients, "the recipe of normal averages its weights"
     assert small.weights == large.weights > small.gradients, "all parts of the voice are on the device"
     assert large.activations + large.gradients == pytest.approx(2 * (small.activations + small.gradients))
+
+
+@pytest.mark.parametrize(
+    ("inventory", "request_of", "has"),
+    [
+        (Inventory(()), {}, "/CPU:0 has"),
+        (GPUS, {}, "/GPU:0 has 12.0 GB"),
+        (GPUS, {"data_gpu": 0, "model_gpu": 1, "model_memory_mb": 2048, "data_memory_mb": 2048}, "/GPU:1 has 2.0 GB"),
+    ],
+    ids=["CPU", "GPU", "limit"],
+)
+def test_a_model_whose_weights_no_device_could_hold_is_refused_before_anything_is_built(
+    inventory: Inventory, request_of: dict[str, Any], has: str
+) -> None:
+    plan = planned(inventory, **request_of)
+
+    refuse_weights_beyond_memory(XTTSConfig(model_size="normal"), plan)
+    with pytest.raises(TrainingError, match=re.escape(has)) as refused:
+        refuse_weights_beyond_memory(XTTSConfig(model_size="tiny", gpt_width=640_000), plan)
+    assert "smaller --model-size" in (refused.value.hint or "")
 
 
 def test_accumulated_gradients_are_held_beside_those_of_the_next_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from myxtts.config.speaking import Sampling
 from myxtts.errors import CheckpointError, ConfigError, DataError, SynthesisError
 from myxtts.synthesis.options import SpeakingKeywords, SpeakingOptions
 from myxtts.synthesis.speech import Speech, SpeechReport
-from tests.processes import run_script
+from tests.processes import run_program
 from tests.unit.test_initial_voice import write_voice
 
 
@@ -97,73 +98,10 @@ def test_speech_is_saved_by_the_suffix(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    script = """
-import sys
-import myxtts
-heavy = {"numpy", "tensorflow", "keras", "yaml", "tyro"} & set(sys.modules)
-assert not heavy, heavy
-assert not hasattr(myxtts, "open_voices")
-"""
-    run_script(script, fresh=True)
+    seen = json.loads(run_program("light_import", fresh=True))
 
-
-WITHOUT_TENSORFLOW = """
-import sys
-sys.modules["tensorflow"] = None
-import numpy as np
-from myxtts.config.config import XTTSConfig
-from myxtts.synthesis.manifest import VoiceManifest
-from myxtts.synthesis.references import Speaker, VoiceLatents
-from myxtts.synthesis.speech_model import Generated
-from myxtts.synthesis.synthesizer import Synthesizer
-from myxtts.synthesis.voice import Voice
-from myxtts.text.tokenizer import train_tokenizer
-
-
-class Tones:
-    '''Two codes for each token, read from left to right; each code is 46 ms of a tone.'''
-
-    sample_rate, decoder_name, max_codes, codec = 22050, "tones", 500, None
-
-    def encode_reference(self, clips, windows):
-        return VoiceLatents(np.full((2, 4), len(windows), np.float32), None)
-
-    def generate(self, latents_BLD, text_BU, text_lengths_B, *, sampling, seeds, max_codes):
-        counts = 2 * np.asarray(text_lengths_B)
-        most = int(counts.max())
-        rows = len(counts)
-        return Generated(
-            np.tile(np.arange(most, dtype=np.int32), (rows, 1)), counts, np.ones(rows, bool),
-            np.zeros((rows, most, 4), np.float32), np.tile(np.arange(most, dtype=np.int32) // 2, (rows, 1)),
-        )
-
-    def stream(self, latents_BLD, text_BU, text_lengths_B, *, chunk, **options):
-        raise AssertionError("no streaming decoder was offered")
-
-    def decode(self, made, text_tokens, speaker_V, speed):
-        return np.sin(np.arange(len(made.codes_N) * 1024) / 10).astype(np.float32)
-
-    def streaming_decoder(self, speaker_V):
-        return None
-
-
-wave = (4000 * np.sin(np.arange(44100) / 7)).astype(np.int16)
-voice = Voice(
-    manifest=VoiceManifest(parts=("conditioning", "gpt"), languages=("en",)),
-    config=XTTSConfig(model_size="tiny"),
-    tokenizer=train_tokenizer("characters", [("hello there", "en")]),
-    sha256="",
-    speakers={"anna": Speaker("anna", "en", wave)},
-)
-synthesizer = Synthesizer(voice, Tones())
-speech = synthesizer.speak("Hello there.")
-assert [word.word for word in speech.words] == ["Hello", "there."], speech.words
-assert 0 < speech.words[1].start_s < speech.seconds, speech.words
-assert speech.report.decoder == "tones" and not speech.report.lines(), speech.report
-streamed = np.concatenate([piece.wave for piece in synthesizer.stream("Hello there.")])
-assert np.array_equal(streamed, speech.wave)
-"""
+    assert seen == {"heavy": [], "open_voices": False}
 
 
 def test_a_synthesizer_speaks_with_a_runtime_that_is_not_tensorflow() -> None:
-    run_script(WITHOUT_TENSORFLOW, fresh=True)
+    run_program("another_runtime", fresh=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from myxtts.errors import OutputError
 from myxtts.files import replacing, write_safetensors, writing
@@ -18,6 +22,7 @@ from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, sav
 from myxtts.synthesis.speech import SpokenPiece, write_pcm16
 from myxtts.synthesis.timings import write_timings
 
+ROOT = Path(__file__).parents[2]
 LATENTS = VoiceLatents(np.zeros((1, 2), np.float32), None)
 PIECE = SpokenPiece(np.ones(40_000, np.float32))
 
@@ -130,3 +135,35 @@ def test_weights_have_the_rights_of_any_new_file(tmp_path: Path, umask: int, rig
         os.umask(before)
 
     assert (tmp_path / "a.safetensors").stat().st_mode & 0o777 == rights
+
+
+def test_a_kill_in_the_middle_of_weights_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """The kernel ends a process that writes beyond its limit; the library's own writer leaves a .tmp file then."""
+    program = f"""
+import resource, signal
+import numpy as np
+from pathlib import Path
+from myxtts.files import write_safetensors
+
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+write_safetensors(Path({str(tmp_path)!r}) / "model.partial", {{"weights": np.ones(100_000, np.float32)}})
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
+
+    assert done.returncode == -signal.SIGXFSZ
+    assert [path.name for path in tmp_path.iterdir()] == ["model.partial"]
+
+
+def test_arrays_are_written_as_the_library_writes_them(tmp_path: Path) -> None:
+    arrays = {
+        "b": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+        "a": np.arange(3, dtype=np.int8),
+        "scalar": np.array(2.5),
+        "half \u06f1": np.ones((2, 0), np.float16),
+        "c": np.array([True, False]),
+    }
+    write_safetensors(tmp_path / "own", arrays, {"format": "voice"})
+
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    assert (tmp_path / "own").read_bytes() == save(contiguous, {"format": "voice"})

@@ -207,6 +207,15 @@ def test_twelve_bytes_do_not_take_all_memory(tmp_path: Path) -> None:
         assert read_pth(path) is None
 
 
+def test_a_bytearray_that_says_it_is_long_takes_no_memory(tmp_path: Path) -> None:
+    # Found by the fuzzer.
+    program = pickle.PROTO + b"\x05" + pickle.BYTEARRAY8 + (2**40).to_bytes(8, "little") + pickle.STOP
+    path = write_program(tmp_path / "model.pth", program, {})
+
+    with no_more_memory_than(300 * 2**20), pytest.raises(CheckpointError, match="which PyTorch does not write"):
+        read_pth(path)
+
+
 def test_a_storage_cannot_be_changed_afterwards(tmp_path: Path) -> None:
     """BUILD gives an object a state: here attributes of a storage that is then used."""
     program = io.BytesIO()

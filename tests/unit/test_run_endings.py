@@ -12,6 +12,7 @@ import pytest
 
 from myxtts.cli import train
 from myxtts.cli.main import INTERRUPTED, main
+from myxtts.config.config import XTTSConfig
 from myxtts.data.prepare import PreparingStopped
 from myxtts.errors import CheckpointError, OutputError
 from myxtts.files import writing
@@ -20,13 +21,14 @@ from myxtts.monitoring.schema import ProgressEvent, RunEndEvent
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.run import _run_and_record_end, _stop_signals
+from myxtts.training.run import TrainingRun
+from myxtts.training.run_ends import run_and_record_end, stop_signals
 from myxtts.training.run_folder import RunFolder, disk_full_hint
 
 
 def ended(run: Callable[[], bool], folder: Path) -> bool:
     with EventLog(folder / "events.jsonl") as events:
-        return _run_and_record_end(run, events, RunFolder(folder))
+        return run_and_record_end(run, events, RunFolder(folder))
 
 
 def raising(error: BaseException) -> Callable[[], bool]:
@@ -60,8 +62,18 @@ def test_every_end_is_in_the_log_and_in_the_report(
     assert reason in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_run_that_was_stopped_while_preparing_was_interrupted(tmp_path: Path) -> None:
-    assert not ended(raising(PreparingStopped()), tmp_path)
+def test_a_run_that_was_stopped_while_preparing_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(run: TrainingRun) -> None:
+        raise PreparingStopped
+
+    monkeypatch.setattr(TrainingRun, "prepare", prepare)
+    plan = plan_devices(DeviceRequest(), Inventory())
+    with EventLog(tmp_path / "events.jsonl") as events:
+        run = TrainingRun(XTTSConfig(), plan, RunFolder(tmp_path), events, lambda: True)
+
+        assert not run_and_record_end(run.whole, events, RunFolder(tmp_path))
 
     assert last_event(tmp_path)[0] == "interrupted"
 
@@ -111,7 +123,7 @@ def hangups(handled: signal.Handlers) -> Iterator[None]:
 
 
 def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
-    with hangups(signal.SIG_DFL), _stop_signals() as asked_to_stop:
+    with hangups(signal.SIG_DFL), stop_signals() as asked_to_stop:
         assert not asked_to_stop()
         os.kill(os.getpid(), signal.SIGHUP)
 
@@ -120,7 +132,7 @@ def test_a_terminal_that_is_closed_asks_to_stop_as_sigterm_does() -> None:
 
 def test_a_run_under_nohup_does_not_stop_when_its_terminal_is_closed() -> None:
     with hangups(signal.SIG_IGN):
-        with _stop_signals() as asked_to_stop:
+        with stop_signals() as asked_to_stop:
             os.kill(os.getpid(), signal.SIGHUP)
 
             assert not asked_to_stop()

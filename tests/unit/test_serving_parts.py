@@ -6,16 +6,15 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
-from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError
 from myxtts.serving.admission import Admission
 from myxtts.serving.batching import BatchedGeneration
@@ -25,6 +24,8 @@ from myxtts.serving.keys import add_key, read_keys
 from myxtts.serving.metrics import Metrics
 from myxtts.serving.middleware import is_loopback
 from myxtts.serving.requests import guessed_language, parse_speech
+from myxtts.synthesis.decode_batch import RowStep
+from myxtts.synthesis.speech_model import Text, TextBatch
 
 GOOD = {"model": "tts-1", "input": "Hello.", "voice": "alloy"}
 
@@ -254,15 +255,6 @@ def test_metrics_are_prometheus_text() -> None:
     assert "myxtts_waiting 3" in lines
 
 
-class Made(NamedTuple):
-    row: int
-    code: int
-    latent_D: np.ndarray
-    spoken_token: int
-    stopped: bool
-    finished: bool
-
-
 @dataclass
 class CountingBatch:
     """Rows that count from their seed upwards, as many codes as their text has tokens; a text of 13 tokens fails."""
@@ -273,19 +265,11 @@ class CountingBatch:
     left: list[int] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
 
-    def join(
-        self,
-        latents_LD: np.ndarray,
-        text_ids: Sequence[int],
-        *,
-        sampling: Sampling | None = None,
-        seed: int = 0,
-        max_codes: int | None = None,
-    ) -> int:
-        if len(text_ids) == 13:
+    def join(self, text: Text) -> int:
+        if len(text.ids) == 13:
             raise ValueError("13 tokens")
         self.joined += 1
-        self.rows[self.joined] = (seed, len(text_ids))
+        self.rows[self.joined] = (text.seed, len(text.ids))
         self.most_rows = max(self.most_rows, len(self.rows))
         return self.joined
 
@@ -293,12 +277,12 @@ class CountingBatch:
         self.left.append(row)
         self.rows.pop(row, None)
 
-    def step(self) -> list[Made]:
+    def step(self) -> list[RowStep]:
         self.hold.wait(5.0)
         made = []
         for row, (code, left) in list(self.rows.items()):
             stopped = left == 0
-            made.append(Made(row, code, np.full(2, code, np.float32), 0, stopped, stopped))
+            made.append(RowStep(row, code, np.full(2, code, np.float32), 0, stopped, stopped))
             self.rows[row] = (code + 1, left - 1)
             if stopped:
                 del self.rows[row]
@@ -306,7 +290,7 @@ class CountingBatch:
 
 
 def codes_of(generation: BatchedGeneration, tokens: int, seed: int) -> list[int]:
-    made = generation.generate(np.zeros((1, 1, 2)), np.zeros((1, tokens), int), [tokens], seeds=seed)
+    made = generation.generate(TextBatch(np.zeros((1, 1, 2)), np.zeros((1, tokens), int), [tokens], seeds=seed))
     assert bool(made.stopped_B[0])
     return [int(code) for code in made.codes_BN[0, : int(made.lengths_B[0])]]
 
@@ -344,8 +328,8 @@ def test_a_stream_comes_in_chunks_and_a_row_whose_request_stops_leaves_the_batch
             raise InterruptedError
 
     generation = BatchedGeneration(lambda: batch, aligned=False, check=check)
-    stream: Callable[..., Any] = generation.stream
-    parts = stream(np.zeros((1, 1, 2)), np.zeros((1, 10**6), int), [10**6], chunk=4, seeds=7)
+    texts = TextBatch(np.zeros((1, 1, 2)), np.zeros((1, 10**6), int), [10**6], seeds=7)
+    parts = generation.stream(texts, chunk=4)
 
     assert next(parts).codes_BN.tolist() == [[7, 8, 9, 10]]
     assert next(parts).codes_BN.tolist() == [[11, 12, 13, 14]]

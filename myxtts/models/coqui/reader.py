@@ -15,7 +15,7 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -194,6 +194,12 @@ class _Unpickler(pickle._Unpickler):
         super().__init__(file)
         self._path = path
         self._storage = storage
+
+    def _load_bytearray(self) -> None:
+        # It would be made as long as it says it is, before a byte of it is read.
+        raise pickle.UnpicklingError("a bytearray, which PyTorch does not write")
+
+    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BYTEARRAY8[0]: _load_bytearray}
 
     def find_class(self, module: str, name: str) -> Any:
         known: dict[tuple[str, str], Any] = {

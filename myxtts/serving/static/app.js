@@ -1,10 +1,11 @@
 // The page: which view is shown, its language and theme.
+import { showCollect, startCollect } from "./collect.js";
 import { $, call, setTongue, t, tongue } from "./common.js";
 import { leaveRuns, showRuns, startRuns } from "./runs.js";
 import { fillVoices, fromAddress, startSpeak } from "./speak.js";
 import { showVoices, startVoices } from "./voices.js";
 
-const VIEWS = { speak: fillVoices, voices: showVoices, runs: showRuns };
+const VIEWS = { speak: fillVoices, voices: showVoices, runs: showRuns, collect: showCollect };
 
 function show() {
   const [name, query] = location.hash.slice(1).split("?");
@@ -28,6 +29,7 @@ function setTheme(theme) {
 startSpeak();
 startVoices();
 startRuns();
+startCollect();
 setTongue(tongue);
 if (localStorage.getItem("theme")) setTheme(localStorage.getItem("theme"));
 $("theme").addEventListener("click", () => {

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +16,15 @@ from myxtts.audio.io import resampled
 from myxtts.audio.mel import CONDITIONING_MEL, DVAE_MEL, SAMPLE_RATE, SPEAKER_MEL, SPEAKER_PREEMPHASIS
 from myxtts.audio.numpy_mel import log_mel, power_mel
 from myxtts.audio.postfilter import Postfilter
-from myxtts.config.speaking import Sampling
 from myxtts.errors import CheckpointError, ConfigError
-from myxtts.synthesis.decode_batch import DecodeBatch, RowStep
+from myxtts.synthesis.decode_batch import DecodeBatch, RowStep, as_generated
 from myxtts.synthesis.litert import layout
 from myxtts.synthesis.litert.decoding import LiteRTHiFiGAN, LiteRTMelDecoder
 from myxtts.synthesis.litert.folder import check_files, read_manifest, read_tables
 from myxtts.synthesis.litert.gpt import LiteRTGPT
 from myxtts.synthesis.litert.network import Network
-from myxtts.synthesis.numpy_sampling import per_row
 from myxtts.synthesis.references import VoiceLatents
-from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, TextBatch, Wave
 from myxtts.synthesis.voice import Voice
 
 Floats = NDArray[np.float32]
@@ -119,99 +115,38 @@ class LiteRTModel:
             speaker_V = np.asarray(mean_V / max(float(np.linalg.norm(mean_V)), 1e-9), np.float32)
         return VoiceLatents(np.ascontiguousarray(latents_BLD.mean(0), np.float32), speaker_V)
 
-    def generate(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Generated:
+    def generate(self, texts: TextBatch) -> Generated:
         """See `CodeGenerator.generate`."""
-        parts = self.stream(
-            latents_BLD,
-            text_BU,
-            text_lengths_B,
-            chunk=self.max_codes + 1,
-            sampling=sampling,
-            seeds=seeds,
-            max_codes=max_codes,
-        )
-        nothing = [_Made() for _ in np.asarray(text_lengths_B)]
-        return next(parts, self._generated(nothing))
+        nothing = self._generated([[]] * len(texts), [False] * len(texts))
+        return next(self.stream(texts, chunk=self.max_codes + 1), nothing)
 
-    def stream(
-        self,
-        latents_BLD: Any,
-        text_BU: Any,
-        text_lengths_B: Any,
-        *,
-        chunk: int,
-        sampling: Sampling | None = None,
-        seeds: int | Sequence[int] = 0,
-        max_codes: int | Sequence[int] | None = None,
-    ) -> Iterator[Generated]:
+    def stream(self, texts: TextBatch, *, chunk: int) -> Iterator[Generated]:
         """See `CodeGenerator.stream`."""
         if chunk < 1:
             raise ConfigError(f"a chunk of {chunk} codes was asked for", hint="20 codes are about one second")
-        count, batch = len(text_BU), self.new_batch()
-        latents_BLD = np.broadcast_to(np.asarray(latents_BLD, np.float32), (count, *np.shape(latents_BLD)[1:]))
-        limits_B = per_row("max_codes", self.max_codes if max_codes is None else max_codes, count)
-        seeds_B = per_row("seeds", seeds, count)
-        places = {}
-        for place, text_U in enumerate(np.asarray(text_BU)):
-            if limits_B[place] > 0:
-                ids, limit = text_U[: text_lengths_B[place]].tolist(), int(limits_B[place])
-                row = batch.join(latents_BLD[place], ids, sampling=sampling, seed=int(seeds_B[place]), max_codes=limit)
-                places[row] = place
-        stopped_B = [False] * count
+        batch, places = self.new_batch(), {}
+        for place, text in enumerate(texts.rows()):
+            if text.max_codes is None or text.max_codes > 0:
+                places[batch.join(text)] = place
+        stopped_B = [False] * len(texts)
         while batch.rows:
-            made = [_Made(stopped=stopped) for stopped in stopped_B]
+            made: list[list[RowStep]] = [[] for _ in stopped_B]
             for _ in range(chunk):
-                for one in batch.step():
-                    made[places[one.row]].add(one)
-            stopped_B = [row.stopped for row in made]
-            yield self._generated(made)
+                if not batch.rows:
+                    break
+                for step in batch.step():
+                    made[places[step.row]].append(step)
+                    stopped_B[places[step.row]] = step.stopped
+            yield self._generated(made, stopped_B)
 
-    def _generated(self, made: list[_Made]) -> Generated:
-        """Rows of several lengths as one array each."""
-        lengths_B = np.array([len(row.codes) for row in made], np.int32)
-        size, width = int(lengths_B.max(initial=0)), self.gpt.config.gpt_width
-        codes_BN = np.zeros((len(made), size), np.int32)
-        latents_BND = np.zeros((len(made), size, width), np.float32)
-        spoken_BN = np.zeros((len(made), size if self.gpt.heads else 0), np.int32)
-        for place, row in enumerate(made):
-            codes_BN[place, : len(row.codes)] = row.codes
-            if row.codes:
-                latents_BND[place, : len(row.codes)] = row.latents
-            if self.gpt.heads:
-                spoken_BN[place, : len(row.codes)] = row.spoken
-        return Generated(codes_BN, lengths_B, np.array([row.stopped for row in made]), latents_BND, spoken_BN)
+    def _generated(self, made: Sequence[Sequence[RowStep]], stopped_B: Sequence[bool]) -> Generated:
+        return as_generated(made, stopped_B, aligned=bool(self.gpt.heads), width=self.gpt.config.gpt_width)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
         return self._decoder.decode(made, text_tokens, speaker_V, speed)
 
     def streaming_decoder(self, speaker_V: Floats | None) -> StreamingDecoder | None:
         return self._decoder.streaming(speaker_V) if isinstance(self._decoder, LiteRTHiFiGAN) else None
-
-
-@dataclass
-class _Made:
-    """What was generated of one text so far."""
-
-    codes: list[int] = field(default_factory=list)
-    latents: list[Floats] = field(default_factory=list)
-    spoken: list[int] = field(default_factory=list)
-    stopped: bool = False
-
-    def add(self, step: RowStep) -> None:
-        self.stopped = step.stopped
-        if not step.stopped:
-            self.codes.append(step.code)
-            self.latents.append(step.latent_D)
-            self.spoken.append(step.spoken_token)
 
 
 def _speaker_mel(wave_S: Wave) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from myxtts.audio.io import padded_rows
 from myxtts.audio.mel import HOP, MelSpectrogram
 from myxtts.errors import TrainingError
 from myxtts.models.aligner import CTCNetwork
@@ -77,15 +78,11 @@ class CodecStage(TrainingStage):
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
         bypass = step < self._bypass_steps if seed is not None else tf.constant(False)
         mel_BTM, lengths_B = batch["mel"], batch["mel_lengths"]
-        passed = self.dvae.training_pass(mel_BTM, lengths_B, self._voice(batch), bypass=bypass)
+        voice_BV = self.dvae.voice_of(batch["reference"], batch["reference_lengths"]) if "reference" in batch else None
+        passed = self.dvae.training_pass(mel_BTM, lengths_B, voice_BV, bypass=bypass)
         terms = self.mel_loss.terms(passed["made"], mel_BTM, lengths_B, scale_M=self.dvae.mel_scale_M)
         terms["commitment"] = LossTerm(passed["commitment"], tf.where(bypass, 0.0, COMMITMENT_WEIGHT))
         return Objective(terms, {}, {"latents": passed["latents"], "codes": passed["codes"]})
-
-    def _voice(self, batch: Tensors) -> tf.Tensor | None:
-        if "reference" not in batch:
-            return None
-        return self.dvae.voice_of(batch["reference"], batch["reference_lengths"])
 
     def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the gains of the codec's postfilter."""
@@ -115,8 +112,5 @@ def cut_segments(wave_BS: Any, lengths_B: Any, draw_B: Any) -> tuple[np.ndarray,
     wave_BS = np.asarray(wave_BS)
     lengths_B = np.asarray(lengths_B)
     starts_B = (np.maximum(lengths_B - samples, 0) * np.asarray(draw_B)).astype(np.int64)
-    cut_BS = np.zeros((len(wave_BS), samples), wave_BS.dtype)
-    for row, (start, length) in enumerate(zip(starts_B, lengths_B, strict=True)):
-        piece = wave_BS[row, start : min(start + samples, length)]
-        cut_BS[row, : len(piece)] = piece
-    return cut_BS, np.minimum(lengths_B, samples).astype(np.int32)
+    each = zip(wave_BS, starts_B, lengths_B, strict=True)
+    return padded_rows([wave_S[start : min(start + samples, length)] for wave_S, start, length in each], samples)

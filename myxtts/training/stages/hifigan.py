@@ -18,6 +18,7 @@ import soxr
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from myxtts.audio.io import from_int16, padded_rows
 from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, frame_count
 from myxtts.config.config import XTTSConfig
 from myxtts.config.model import FRAMES_PER_CODE
@@ -219,7 +220,7 @@ def target_segments(
         piece = np.zeros(count * LATENT_SAMPLES + 2 * MARGIN_SAMPLES, np.float32)
         begin, end = max(first, 0), min(first + len(piece), int(length))
         if end > begin:
-            piece[begin - first : end - first] = _as_float(wave_BS[row, begin:end])
+            piece[begin - first : end - first] = from_int16(wave_BS[row, begin:end])
         resampled = soxr.resample(piece, SAMPLE_RATE, OUTPUT_SAMPLE_RATE)
         targets_BS[row] = resampled[MARGIN_OUTPUT_SAMPLES : MARGIN_OUTPUT_SAMPLES + made]
     return targets_BS
@@ -228,22 +229,13 @@ def target_segments(
 def speaker_waves(reference_BS: Any, lengths_B: Any, longest_s: float) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """The references as the speaker encoder reads them: 16 kHz, the first `longest_s` seconds, zeros behind."""
     pieces = [
-        soxr.resample(_as_float(wave_S[: min(int(length), int(longest_s * SAMPLE_RATE))]), SAMPLE_RATE, SPEAKER_RATE)
+        soxr.resample(from_int16(wave_S[: min(int(length), int(longest_s * SAMPLE_RATE))]), SAMPLE_RATE, SPEAKER_RATE)
         for wave_S, length in zip(np.asarray(reference_BS), np.asarray(lengths_B), strict=True)
     ]
-    waves_BS = np.zeros((len(pieces), int(longest_s * SPEAKER_RATE) + 1), np.float32)
-    for row, piece in enumerate(pieces):
-        waves_BS[row, : len(piece)] = piece
-    return waves_BS, np.array([len(piece) for piece in pieces], np.int32)
+    return padded_rows(pieces, int(longest_s * SPEAKER_RATE) + 1)
 
 
 def repeated(wave_BS: NDArray[np.float32], lengths_B: NDArray[np.int32]) -> NDArray[np.float32]:
     """Each row from its beginning again where it ends: batch norm would learn from the silence behind it."""
     place_BS = np.arange(wave_BS.shape[1])[None] % np.maximum(lengths_B, 1)[:, None]
     return np.take_along_axis(wave_BS, place_BS, axis=1)
-
-
-def _as_float(wave_S: NDArray[Any]) -> NDArray[np.float32]:
-    if wave_S.dtype == np.int16:
-        return wave_S.astype(np.float32) / 32768.0
-    return np.asarray(wave_S, np.float32)

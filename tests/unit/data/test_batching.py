@@ -112,6 +112,31 @@ def test_a_state_can_be_restored_into_a_reader_that_has_read(prepared: PreparedC
     assert digests(reader, 9) == first
 
 
+@pytest.mark.parametrize("readers", [2, 3])
+def test_every_so_manieth_batch_is_the_same_batch_over_the_ends_of_epochs_too(
+    prepared: PreparedCorpus, readers: int
+) -> None:
+    count = 2 * source(prepared).batches_per_epoch + readers
+    whole = digests(source(prepared), count)
+
+    for first in range(readers):
+        reader = source(prepared, stride=readers)
+        reader.go_to(first)
+        assert digests(reader, len(whole[first::readers])) == whole[first::readers]
+
+
+def test_a_reader_goes_to_any_batch_and_counts_those_that_it_skips(prepared: PreparedCorpus) -> None:
+    whole = digests(source(prepared), 9)
+    reader, skipping = source(prepared), source(prepared)
+
+    reader.go_to(7)
+    assert digests(reader, 2) == whole[7:]
+    reader.go_to(2)
+    assert digests(reader, 1) == whole[2:3]
+    assert [skipping.skip() for _ in range(3)] == [0, 1, 2]
+    assert digests(skipping, 1) == whole[3:4]
+
+
 def test_worker_processes_give_the_same_batches_and_the_state_fits_either(prepared: PreparedCorpus) -> None:
     expected = digests(source(prepared), 14)
     with source(prepared, num_workers=2) as reader:

@@ -1,0 +1,223 @@
+"""Whatever is killed, paused or full: a run over Ray nodes goes on to the losses of one machine, and leaves nothing.
+
+Minutes each, so not in `make test`: pytest -m cluster -n 0 tests/integration/test_cluster_faults.py
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: extra `cluster`")
+
+from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
+from myxtts.runtime.workers import tf_config
+from tests.processes import run_forked
+from tests.ray_nodes import RayNodes, command, ended_well, nothing_is_left, started, wait_for_step, workers
+from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses
+
+STEPS = 50
+CODEC = ("--stage", "codec", "--max-steps", str(STEPS), "--samples", "0", "--checkpoint-every", "10")
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus") / "demo"
+    write_demo_corpus(folder, DemoSettings(minutes=0.5), workers=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[float]]:
+    """The losses of one machine."""
+    folder = tmp_path_factory.mktemp("one") / "run"
+    result = run_forked(*arguments(corpus, folder, *CODEC), **ONE_THREAD)
+    assert result.returncode == 0, result.stderr
+    return losses(folder)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RayNodes]:
+    with own_nodes(2, 2) as started:
+        yield started
+
+
+@contextmanager
+def own_nodes(*cpus: int) -> Iterator[RayNodes]:
+    nodes = RayNodes(*cpus)
+    try:
+        yield nodes
+    finally:
+        nodes.close()
+
+
+def assert_equal(found: dict[int, set[float]], expected: dict[int, set[float]], within: float) -> None:
+    assert found.keys() == expected.keys()
+    for step, (loss,) in expected.items():
+        assert all(abs(other - loss) <= within for other in found[step]), (step, loss, found[step])
+
+
+def of(data_workers: int, model_workers: int) -> tuple[str, ...]:
+    return (*CODEC, "--data-workers", str(data_workers), "--model-workers", str(model_workers))
+
+
+@pytest.mark.parametrize(("data_workers", "model_workers"), [(1, 2), (2, 2)])
+def test_model_workers_learn_what_one_machine_learns(
+    corpus: Path,
+    tmp_path: Path,
+    nodes: RayNodes,
+    expected: dict[int, set[float]],
+    data_workers: int,
+    model_workers: int,
+) -> None:
+    folder = tmp_path / "run"
+    with started(command(corpus, folder, nodes.address, *of(data_workers, model_workers)), folder) as driver:
+        ended_well(driver, folder)
+
+    assert_equal(losses(folder), expected, 1e-5)
+    nothing_is_left()
+
+
+@pytest.mark.parametrize(("model_workers", "number"), [(1, 0), (2, 0), (2, 1)])
+def test_a_killed_model_worker_costs_the_steps_since_the_last_checkpoint(
+    corpus: Path, tmp_path: Path, nodes: RayNodes, expected: dict[int, set[float]], model_workers: int, number: int
+) -> None:
+    folder = tmp_path / "run"
+    with started(command(corpus, folder, nodes.address, *of(1, model_workers)), folder) as driver:
+        wait_for_step(driver, folder, 15)
+        workers("ModelWorkerActor")[number].kill()
+        ended_well(driver, folder)
+
+    assert "starting again from the last checkpoint" in log_of(folder).read_text()
+    starts = [event["step"] for event in events(folder) if event["event"] == "training_start"]
+    assert starts[0] == 1
+    assert starts[1] > 10
+    assert_equal(losses(folder), expected, 0.0 if model_workers == 1 else 1e-5)
+    nothing_is_left()
+
+
+def test_a_killed_driver_leaves_nothing_and_the_same_command_goes_on(
+    corpus: Path, tmp_path: Path, nodes: RayNodes, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    line = command(corpus, folder, nodes.address, *of(2, 1))
+    with started(line, folder) as driver:
+        wait_for_step(driver, folder, 15)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    nothing_is_left()
+
+    with started(line, folder) as driver:
+        ended_well(driver, folder)
+    assert_equal(losses(folder), expected, 0.0)
+
+
+def test_sigterm_drains_saves_and_ends_with_0(
+    corpus: Path, tmp_path: Path, nodes: RayNodes, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    line = command(corpus, folder, nodes.address, *of(1, 2))
+    with started(line, folder) as driver:
+        wait_for_step(driver, folder, 5)
+        driver.send_signal(signal.SIGTERM)
+        assert driver.wait(300) == 0
+    assert events(folder)[-1]["reason"] == "interrupted"
+    assert "Stopped and saved" in log_of(folder).read_text()
+    nothing_is_left()
+    reached = max(losses(folder))
+    assert reached < STEPS
+
+    with started(line, folder) as driver:
+        ended_well(driver, folder)
+    starts = [event["step"] for event in events(folder) if event["event"] == "training_start"]
+    assert starts == [1, reached + 1]
+    assert_equal(losses(folder), expected, 1e-5)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("DataWorkerActor", "data worker"), ("ModelWorkerActor", "model worker")])
+def test_a_paused_worker_is_named_and_goes_on_when_it_wakes(
+    corpus: Path, tmp_path: Path, nodes: RayNodes, expected: dict[int, set[float]], kind: str, name: str
+) -> None:
+    folder = tmp_path / "run"
+    with started(command(corpus, folder, nodes.address, *of(1, 1)), folder) as driver:
+        wait_for_step(driver, folder, 5)
+        paused = workers(kind)[0]
+        paused.suspend()
+        wait_for_words(driver, folder, rf"{name} 0 on 127.0.0.1 has not answered for")
+        paused.resume()
+        ended_well(driver, folder)
+
+    assert f"{name} 0 on 127.0.0.1 answers again" in log_of(folder).read_text()
+    assert_equal(losses(folder), expected, 0.0)
+
+
+def wait_for_words(driver: subprocess.Popen[bytes], folder: Path, words: str) -> None:
+    ends_at = time.monotonic() + 120
+    while words not in log_of(folder).read_text():
+        assert driver.poll() is None
+        assert time.monotonic() < ends_at, log_of(folder).read_text()
+        time.sleep(0.2)
+
+
+def test_a_killed_node_is_waited_for_and_the_run_goes_on_when_it_is_back(
+    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    with own_nodes(1, 1) as nodes, started(command(corpus, folder, nodes.address, *of(1, 1)), folder) as driver:
+        wait_for_step(driver, folder, 15)
+        nodes.kill(nodes.others[0])
+        time.sleep(5)
+        nodes.add(1)
+        ended_well(driver, folder)
+        nothing_is_left()
+
+    assert_equal(losses(folder), expected, 0.0)
+
+
+def test_an_elastic_run_goes_on_with_the_devices_that_are_left(
+    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    with (
+        own_nodes(2, 2) as nodes,
+        started(command(corpus, folder, nodes.address, *of(2, 2), "--elastic"), folder) as driver,
+    ):
+        wait_for_step(driver, folder, 15)
+        nodes.kill(nodes.others[0])
+        ended_well(driver, folder)
+
+    assert_equal(losses(folder), expected, 1e-5)
+
+
+def test_processes_that_tf_config_names_learn_together_without_ray(
+    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    with ExitStack() as running:
+        both = [
+            running.enter_context(
+                started(arguments(corpus, folder, *CODEC), folder, TF_CONFIG=tf_config(addresses, number))
+            )
+            for number in range(2)
+        ]
+        assert [process.wait(900) for process in both] == [0, 0], log_of(folder).read_text()
+
+    assert [event["event"] for event in events(folder)].count("run_start") == 1
+    assert_equal(losses(folder), expected, 1e-5)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
