@@ -91,7 +91,7 @@ def _minimum_phase(log_amplitude_TF: Floats) -> Complexes:
 def _voiced_share() -> Floats:
     """Of the power of a voiced frame, for every bin, what is pulses."""
     frequency_F = np.fft.rfftfreq(N_FFT, 1.0 / SAMPLE_RATE)
-    return (1.0 / (1.0 + np.exp((frequency_F - VOICED_HZ) / _BLEND_HZ))).astype(np.float32)
+    return np.asarray(1.0 / (1.0 + np.exp((frequency_F - VOICED_HZ) / _BLEND_HZ)), np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -102,11 +102,11 @@ def _envelope_matrix() -> Floats:
     centres_M = bins_F @ filters_FM / filters_FM.sum(0)
     lines_MF = np.stack([np.interp(bins_F, centres_M, row) for row in np.eye(len(centres_M))])
     smooth_MM = cosines()[:ENVELOPE].T @ cosines()[:ENVELOPE]
-    return (smooth_MM @ lines_MF).astype(np.float32)
+    return np.asarray(smooth_MM @ lines_MF, np.float32)
 
 
 @lru_cache(maxsize=1)
 def _beyond_mel() -> Floats:
     frequency_F = np.fft.rfftfreq(N_FFT, 1.0 / SAMPLE_RATE)
     share_F = (frequency_F - DVAE_MEL.f_max_hz) / (frequency_F[-1] - DVAE_MEL.f_max_hz)
-    return (-_ABOVE_MEL * np.maximum(share_F, 0.0)).astype(np.float32)
+    return np.asarray(-_ABOVE_MEL * np.maximum(share_F, 0.0), np.float32)

@@ -119,7 +119,7 @@ class MelDecoderStage(AdversarialStage):
         reference = self._conditioning_mel.log_mel(reference_BS, reference_lengths_B)
         batch = self._read_mels(text_BU, text_lengths_B, mel_BTM, mel_lengths_B, *reference, draw_B)
         if self.mel_decoder.pitch is not None:
-            batch["pitch"] = pitch_of(wave_BS, lengths_B)
+            batch = {**batch, "pitch": pitch_of(wave_BS, lengths_B)}
         return self._with_voice(batch, *self._mel.log_mel(reference_BS, reference_lengths_B))
 
     def _with_voice(self, batch: Tensors, reference_BTM: tf.Tensor, reference_lengths_B: tf.Tensor) -> Tensors:
