@@ -43,7 +43,7 @@ def griffin_lim(mel_TM: Floats, *, rounds: int = ROUNDS) -> Floats:
     magnitude_TF = linear_magnitude(mel_TM)
     frames = len(magnitude_TF)
     spectrum_TF = magnitude_TF * _first_phases(magnitude_TF)
-    fourier = _ShortTimeFourier(frames, _POINTS)
+    fourier = ShortTimeFourier(frames, _POINTS)
     before_S = np.zeros((frames + _OVERLAP - 1) * _POINTS // _OVERLAP, np.float32)
     length_TF = np.empty_like(magnitude_TF)
     for _ in range(rounds):
@@ -58,7 +58,7 @@ def griffin_lim(mel_TM: Floats, *, rounds: int = ROUNDS) -> Floats:
         spectrum_TF *= np.divide(magnitude_TF, length_TF, out=length_TF)
         before_S = wave_S
     half = N_FFT // 2
-    return _ShortTimeFourier(frames, N_FFT).inverse(spectrum_TF)[half : half + (frames - 1) * HOP]
+    return ShortTimeFourier(frames, N_FFT).inverse(spectrum_TF)[half : half + (frames - 1) * HOP]
 
 
 def linear_magnitude(mel_TM: Floats) -> Floats:
@@ -80,7 +80,7 @@ def linear_magnitude(mel_TM: Floats) -> Floats:
     return np.asarray(np.sqrt(power_TF), np.float32)
 
 
-class _ShortTimeFourier:
+class ShortTimeFourier:
     """Transform and least-squares inverse of one number of frames, three quarters of each in the next."""
 
     def __init__(self, frames: int, points: int) -> None:

@@ -181,7 +181,7 @@ class MelSpectrogram:
         frames = frame_count(samples, self.settings.hop_samples)
         # Up to a whole number of hops, so that the pieces are cut without a copy.
         spare = 0 if self._whole else frames * self.settings.hop_samples - samples
-        padded_BS = _reflect_at_own_ends(_as_float(wave_BS), lengths_B, before, after, spare)
+        padded_BS = _reflect_at_own_ends(as_float(wave_BS), lengths_B, before, after, spare)
         mel_BTM = self._mel_whole(padded_BS) if self._whole else self._mel_in_pieces(padded_BS, frames)
         inside_BT = tf.sequence_mask(mel_lengths_B, frames)
         return tf.where(inside_BT[:, :, None], mel_BTM, 0.0), mel_lengths_B
@@ -254,7 +254,8 @@ def checked_norms(norms: Sequence[float] | NDArray[np.float32] | None, n_mels: i
     return norms_M
 
 
-def _as_float(wave_BS: Tensor) -> Tensor:
+def as_float(wave_BS: Tensor) -> Tensor:
+    """Waves in [-1, 1] of floats or of int16."""
     import tensorflow as tf
 
     if wave_BS.dtype == tf.int16:

@@ -59,7 +59,7 @@ class Postfilter:
     def __init__(self, gains_M: Sequence[float] | NDArray[Any], shift_M: Any, scale_M: Any) -> None:
         scale_M = np.asarray(scale_M, np.float64)
         self._shift_M = np.asarray(shift_M, np.float32)
-        over_channels_MM = (_cosines().T * np.asarray(gains_M, np.float64)) @ _cosines()
+        over_channels_MM = (cosines().T * np.asarray(gains_M, np.float64)) @ cosines()
         self._change_MM = (over_channels_MM / scale_M[:, None] * scale_M).astype(np.float32)
 
     def apply(self, mel_TM: Mel) -> Mel:
@@ -68,12 +68,12 @@ class Postfilter:
 
 def _squares(mel_TM: Any, shift_M: Any, scale_M: Any) -> NDArray[np.float64]:
     scaled_TM = (np.asarray(mel_TM, np.float64) - np.asarray(shift_M)) / np.asarray(scale_M)
-    squares_M: NDArray[np.float64] = np.sum((scaled_TM @ _cosines().T) ** 2, axis=0)
+    squares_M: NDArray[np.float64] = np.sum((scaled_TM @ cosines().T) ** 2, axis=0)
     return squares_M
 
 
 @lru_cache(maxsize=1)
-def _cosines() -> NDArray[np.float64]:
+def cosines() -> NDArray[np.float64]:
     """The orthonormal discrete cosine transform, a coefficient a row."""
     angles_MM = np.pi / N_MELS * np.outer(np.arange(N_MELS), np.arange(N_MELS) + 0.5)
     rows_MM: NDArray[np.float64] = np.cos(angles_MM) * np.sqrt(2.0 / N_MELS)

@@ -106,8 +106,11 @@ class ModelConfig:
     mel_frame_blocks: int = 0
     """Residual blocks of the mel decoder at the rate of the mel's frames; 0 for none."""
 
+    pitch_predictor: bool = False
+    """Let the mel decoder predict the pitch too, for the source-filter vocoder; without it, Griffin-Lim speaks."""
+
     decoder: DecoderKind = field(default=NOT_GIVEN)
-    """What stage decoder trains: hifigan, a vocoder for GPUs, or mel, a mel decoder for Griffin-Lim that trains in
+    """What stage decoder trains: hifigan, a vocoder for GPUs, or mel, a mel decoder that trains in
     minutes on a CPU."""
 
     decoder_width: int = field(default=NOT_GIVEN)

@@ -118,6 +118,12 @@ class Decoder(keras.layers.Layer):  # type: ignore[misc]
 
     def from_hidden(self, x_BNC: tf.Tensor, code_lengths_B: tf.Tensor, voice_BV: tf.Tensor | None = None) -> tf.Tensor:
         """What `into` made of the code vectors, or something like it, to scaled mel."""
+        return self.from_frames(*self.to_frames(x_BNC, code_lengths_B, voice_BV))
+
+    def to_frames(
+        self, x_BNC: tf.Tensor, code_lengths_B: tf.Tensor, voice_BV: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """To half the width at the rate of the mel, and the mask of the frames."""
         lengths_B = code_lengths_B
         mask_BT1 = _mask(x_BNC, lengths_B)
         x = self._modulated(0, x_BNC, voice_BV) * mask_BT1
@@ -128,10 +134,12 @@ class Decoder(keras.layers.Layer):  # type: ignore[misc]
             lengths_B = lengths_B * 2
             mask_BT1 = _mask(x, lengths_B)
             x = x * mask_BT1
-        x = self._modulated(3, x, voice_BV) * mask_BT1
+        return self._modulated(3, x, voice_BV) * mask_BT1, mask_BT1
+
+    def from_frames(self, x_BTC: tf.Tensor, mask_BT1: tf.Tensor) -> tf.Tensor:
         for block in self.frame_blocks:
-            x = block(x, mask_BT1)
-        return self.out(x)
+            x_BTC = block(x_BTC, mask_BT1)
+        return self.out(x_BTC)
 
     def _modulated(self, index: int, x: tf.Tensor, voice_BV: tf.Tensor | None) -> tf.Tensor:
         return self.voiced[index](x, voice_BV) if self.voiced else x

@@ -1,9 +1,13 @@
-"""Mel decoder: what the GPT generated to log mel, for Griffin-Lim.
+"""Mel decoder: what the GPT generated to log mel and, with `pitch_predictor`, to the pitch, for a vocoder.
 
 The DVAE's decoder knows the codes alone, and a code of 46 ms leaves open which sound it was part of. Here it learns to
 read two more things: the GPT's latents, which know the voice and what the GPT meant, and the text, of which the
 alignment heads say where in it the speech is. It starts as a copy of the DVAE's decoder that reads neither yet, and
 is told the voice as that one is.
+
+A mel leaves the pitch of a voice blurred where codes leave it open. With a pitch predictor (FastSpeech 2's) it is a
+number of its own, which the last blocks read as the comb of its harmonics: the recording's while learning, the
+predicted one when speaking.
 
 Shapes: B clips, N codes of a clip, D width of a latent, U tokens of a text, T mel frames (4 N), M mel channels, C
 channels, V width of a voice vector.
@@ -14,9 +18,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from myxtts.audio.mel import N_MELS
+from myxtts.audio.mel import N_MELS, SAMPLE_RATE, mel_filterbank
 from myxtts.config.model import ModelConfig
 from myxtts.models.dvae import DVAE, Decoder, ResidualBlock
 from myxtts.models.voice_encoder import inside
@@ -27,6 +32,8 @@ know which it was."""
 REACH_TOKENS = 2
 """Tokens on either side that each of the two convolutions over the text reads."""
 MIXING_BLOCKS = 2
+MIDDLE_HZ = 160.0
+"""Pitches are predicted in octaves above this one: most voices are within one of it."""
 
 
 class SpokenText(NamedTuple):
@@ -65,6 +72,65 @@ class TextReader(keras.layers.Layer):  # type: ignore[misc]
         return tf.gather(x_BUC, tf.minimum(text.spoken_BN, last_B1), batch_dims=1)
 
 
+class MadeMel(NamedTuple):
+    """Of a batch. Without a pitch predictor there is a mel only."""
+
+    mel_BTM: Any
+    """Log mel in float32, four frames for each code."""
+    octaves_BT: Any = None
+    """The predicted pitch, in octaves above `MIDDLE_HZ`."""
+    voicing_BT: Any = None
+    """Above 0 where a frame is rather voiced: logits."""
+
+    def pitch(self) -> Any:
+        """In Hz [B, T], 0 where a frame is unvoiced."""
+        hertz_BT = MIDDLE_HZ * tf.exp(float(np.log(2.0)) * self.octaves_BT)
+        return tf.where(self.voicing_BT > 0.0, hertz_BT, 0.0)
+
+
+def outputs_of(made: MadeMel) -> list[tf.Tensor]:
+    """What a vocoder needs: the mel, and the pitch where there is one."""
+    return [made.mel_BTM] if made.octaves_BT is None else [made.mel_BTM, made.pitch()]
+
+
+class PitchPredictor(keras.layers.Layer):  # type: ignore[misc]
+    """Two convolutions over the decoder's frames to pitch and voicing."""
+
+    def __init__(self, width: int, **keras_options: Any) -> None:
+        super().__init__(**keras_options)
+        self.width = width
+        self.conv_1 = keras.layers.Conv1D(width, 5, padding="same", activation="relu", name="conv_1")
+        self.conv_2 = keras.layers.Conv1D(width, 5, padding="same", activation="relu", name="conv_2")
+        self.out = keras.layers.Conv1D(2, 1, name="out")
+
+    def build(self, input_shape: Any = None) -> None:
+        for conv in (self.conv_1, self.conv_2, self.out):
+            conv.build((None, None, self.width))
+        self.built = True
+
+    def call(self, x_BTC: tf.Tensor, mask_BT1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        for conv in (self.conv_1, self.conv_2):
+            x_BTC = conv(x_BTC) * mask_BT1
+        both_BT2 = tf.cast(self.out(x_BTC), tf.float32)
+        return both_BT2[..., 0], both_BT2[..., 1]
+
+
+def harmonic_comb(pitch_BT: tf.Tensor) -> tf.Tensor:
+    """What a pitch in Hz means for a mel, [B, T, M + 2]: for each channel how near it is to a harmonic (1 on one, -1
+    between two, 0 where channels are too wide to tell), whether the frame is voiced, and the pitch in octaves."""
+    filters_FM = mel_filterbank()
+    hz_F = np.linspace(0.0, SAMPLE_RATE / 2, len(filters_FM))
+    centres_M = hz_F @ filters_FM / filters_FM.sum(0)
+    widths_M = np.gradient(centres_M)
+    pitch_BT1 = pitch_BT[..., None]
+    voiced_BT1 = tf.cast(pitch_BT1 > 0.0, tf.float32)
+    safe_BT1 = tf.where(pitch_BT1 > 0.0, pitch_BT1, MIDDLE_HZ)
+    near_BTM = tf.cos((2.0 * np.pi * centres_M).astype(np.float32) / safe_BT1)
+    told_apart_BTM = tf.exp(-tf.square(widths_M.astype(np.float32) / safe_BT1))
+    octaves_BT1 = tf.math.log(safe_BT1 / MIDDLE_HZ) / float(np.log(2.0))
+    return tf.concat([near_BTM * told_apart_BTM * voiced_BT1, voiced_BT1, octaves_BT1 * voiced_BT1], -1)
+
+
 class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
     """The DVAE's decoder with two more inputs. Build it under the device scope with `build()` before its first use."""
 
@@ -84,6 +150,9 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
             frame_blocks=config.mel_frame_blocks,
             name="decoder",
         )
+        self.pitch = PitchPredictor(width // 2, name="pitch") if config.pitch_predictor else None
+        if self.pitch is not None:
+            self.from_pitch = keras.layers.Conv1D(width // 2, 3, name="from_pitch", **nothing)
 
     def build(self, input_shape: Any = None) -> None:
         stats = {"shape": (N_MELS,), "trainable": False, "dtype": "float32", "autocast": False}
@@ -95,6 +164,9 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         for block in self.blocks:
             block.build()
         self.decoder.build()
+        if self.pitch is not None:
+            self.pitch.build()
+            self.from_pitch.build((None, None, N_MELS + 2))
         self.built = True
 
     def begin_as(self, dvae: DVAE) -> None:
@@ -117,10 +189,12 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         code_lengths_B: tf.Tensor,
         text: SpokenText | None,
         voice_BV: tf.Tensor | None = None,
-    ) -> tf.Tensor:
-        """Log mel in float32, four frames for each code; `vectors` are the codebook's entries, `voice` the DVAE's.
+        pitch_BT: tf.Tensor | None = None,
+    ) -> MadeMel:
+        """The mel, and the pitch where there is a predictor; `vectors` are the codebook's entries, `voice` the DVAE's.
 
-        Without a text, which only a voice with alignment heads can tell the place in, it makes do with the rest.
+        Without a text, which only a voice with alignment heads can tell the place in, it makes do with the rest;
+        without a `pitch`, in Hz for each frame, with the predicted one.
         """
         inside_BN1 = inside(code_lengths_B, latents_BND, self.compute_dtype)
         latents_BND = tf.cast(latents_BND, self.compute_dtype) * inside_BN1
@@ -130,5 +204,13 @@ class MelDecoder(keras.layers.Layer):  # type: ignore[misc]
         hidden_BNC *= inside_BN1
         for block in self.blocks:
             hidden_BNC = block(hidden_BNC, inside_BN1)
-        scaled_BTM = self.decoder.from_hidden(hidden_BNC, code_lengths_B, voice_BV)
-        return tf.cast(scaled_BTM, tf.float32) * self.mel_scale_M + self.mel_shift_M
+        x_BTC, mask_BT1 = self.decoder.to_frames(hidden_BNC, code_lengths_B, voice_BV)
+        predicted: tuple[Any, ...] = ()
+        if self.pitch is not None:
+            predicted = self.pitch(x_BTC, mask_BT1)
+            if pitch_BT is None:
+                pitch_BT = MadeMel(None, *predicted).pitch()
+            comb_BTM = tf.cast(harmonic_comb(pitch_BT), self.compute_dtype)
+            x_BTC = (x_BTC + self.from_pitch(comb_BTM)) * mask_BT1
+        scaled_BTM = self.decoder.from_frames(x_BTC, mask_BT1)
+        return MadeMel(tf.cast(scaled_BTM, tf.float32) * self.mel_scale_M + self.mel_shift_M, *predicted)

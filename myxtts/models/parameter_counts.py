@@ -66,6 +66,9 @@ def _mel_decoder(model: ModelConfig) -> Count:
     reader = model.text_vocab * width + 2 * _conv(width, width, 5)
     mixed = 3 * width**2 + 5 * model.gpt_width * width + 2 * _residual(width)
     made = _mel_maker(width, model.dvae_code_width) + _voiced(model) + model.mel_frame_blocks * _residual(width // 2)
+    if model.pitch_predictor:
+        half = width // 2
+        made += 2 * _conv(half, half, 5) + _conv(half, 2) + 3 * (_MELS + 2) * half
     return Count(reader + mixed + made, 2 * _MELS)
 
 

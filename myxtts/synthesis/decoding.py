@@ -1,4 +1,4 @@
-"""From generated codes and latents to waves: HiFi-GAN where the voice has one, else mels and Griffin-Lim.
+"""From generated codes and latents to waves: HiFi-GAN where the voice has one, else mels and a vocoder without weights.
 
 One piece at a time: a piece has the same samples whatever was spoken beside it. Shapes: N codes, D width of a latent,
 T mel frames, M mel channels, V speaker vector, S samples.
@@ -20,9 +20,10 @@ from myxtts.errors import SynthesisError
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
-from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.models.mel_decoder import MelDecoder, SpokenText, outputs_of
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
+from myxtts.synthesis.mel_to_wave import mel_to_wave, vocoder_name
 from myxtts.synthesis.speech_model import CheckedCodes, Wave
 
 
@@ -100,13 +101,13 @@ class CodecDecoder:
 
 
 class TrainedMelDecoder:
-    """The trained mel decoder, which reads latents and text beside the codes, and Griffin-Lim."""
+    """The trained mel decoder, which reads latents and text beside the codes, and a vocoder."""
 
     sample_rate = SAMPLE_RATE
-    name = "mel decoder and Griffin-Lim"
 
     def __init__(self, mel_decoder: MelDecoder, dvae: DVAE, gains: Sequence[float] | None = None) -> None:
         self._mel_decoder, self._dvae = mel_decoder, dvae
+        self.name = f"mel decoder and {vocoder_name(with_pitch=mel_decoder.pitch is not None)}"
         self.set_postfilter(gains)
         ids_1N = tf.TensorSpec([1, None], tf.int32)
         voice_width = 0 if dvae.voice is None else dvae.voice.width
@@ -118,10 +119,10 @@ class TrainedMelDecoder:
             ids_1N,
         ]
 
-        def run(voice_1V: Any, codes_1N: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> tf.Tensor:
+        def run(voice_1V: Any, codes_1N: tf.Tensor, latents_1ND: tf.Tensor, *text: tf.Tensor) -> list[tf.Tensor]:
             placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if text else None
             vectors_1NC = dvae.codebook.look_up(codes_1N)
-            return mel_decoder(vectors_1NC, latents_1ND, tf.shape(codes_1N)[1:], placed, voice_1V)
+            return outputs_of(mel_decoder(vectors_1NC, latents_1ND, tf.shape(codes_1N)[1:], placed, voice_1V))
 
         self._with_text = tf.function(run, input_signature=shapes, autograph=False)
         self._without_text = tf.function(run, input_signature=shapes[:3], autograph=False)
@@ -135,10 +136,11 @@ class TrainedMelDecoder:
         inputs = [voice_1V, tf.constant(made.codes_N[None]), tf.constant(made.latents_ND[None])]
         if len(made.spoken_token_N):
             text = [tf.constant([text_tokens], tf.int32), tf.constant(made.spoken_token_N[None], tf.int32)]
-            mel_1TM = self._with_text(*inputs, *text)
+            mel_1TM, *pitch_1T = self._with_text(*inputs, *text)
         else:
-            mel_1TM = self._without_text(*inputs)
-        return griffin_lim(stretched(self._postfilter.apply(mel_1TM[0].numpy()), speed))
+            mel_1TM, *pitch_1T = self._without_text(*inputs)
+        mel_TM = self._postfilter.apply(mel_1TM[0].numpy())
+        return mel_to_wave(mel_TM, pitch_1T[0][0].numpy() if pitch_1T else None, speed)
 
 
 def _voice_of(dvae: DVAE, speaker_V: Any) -> tf.Tensor:

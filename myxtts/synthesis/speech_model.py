@@ -146,4 +146,4 @@ class SpeechModel(CodeGenerator, Protocol):
         """The wave of one text's codes."""
 
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
-        """None where a wave can only be made whole, as with Griffin-Lim."""
+        """None where a wave can only be made whole, as with mels."""

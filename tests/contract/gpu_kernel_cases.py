@@ -86,7 +86,7 @@ def steps(precision: str, level: str, *stages: str) -> Seen:
             recorder.stage = stage
             name, _, decoder = stage.partition(" ")
             options: dict[str, Any] = {"optimization_level": level, "mixed_precision": precision != "float32"}
-            sizes = {**SIZES, "decoder": decoder or "mel"}
+            sizes = {**SIZES, "decoder": decoder or "mel", "pitch_predictor": True}
             trainer = XTTSTrainer(XTTSConfig(model_size="tiny", discriminator_start=0, **sizes, **DUAL, **options))
             one_step(trainer, name)
             if name != "codec" and not trainer.config.training.jit_compile:  # XLA compiles steps only

@@ -17,7 +17,7 @@ from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.models.discriminators import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN, samples_of
-from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.models.mel_decoder import MadeMel, MelDecoder, SpokenText
 from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.models.voice_encoder import VoiceEncoder
@@ -25,7 +25,7 @@ from myxtts.training.stages.codec import CodecStage
 
 Inputs = dict[str, np.ndarray]
 TINY = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, dvae_width=32, speaker_width=24)
-MANY_VOICES = replace(TINY, voice_width=8, mel_frame_blocks=1)
+MANY_VOICES = replace(TINY, voice_width=8, mel_frame_blocks=1, pitch_predictor=True)
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,13 @@ def _hifigan_inputs(lengths: list[int]) -> Inputs:
 
 
 def _mel_decoder(config: ModelConfig = TINY) -> MelDecoder:
-    """One that has learnt to read latents and text, and the voice vector where it has one."""
+    """One that has learnt to read latents and text, and the voice vector and the pitch where it has them."""
     layer = _voiced(_built(MelDecoder(config)))
     for kernel in (layer.from_latents.kernel, layer.from_text.kernel):
         kernel.assign(np.random.default_rng(2).normal(0.0, 0.1, kernel.shape))
+    if layer.pitch is not None:
+        # Less: the comb of a predicted pitch has its rounding fifty times at the fiftieth harmonic.
+        layer.from_pitch.kernel.assign(np.random.default_rng(3).normal(0.0, 0.02, layer.from_pitch.kernel.shape))
     return layer
 
 
@@ -106,12 +109,18 @@ def _mel_decoder_inputs(lengths: list[int]) -> Inputs:
     }
 
 
-def _run_mel_decoder(layer: MelDecoder, inputs: Inputs) -> tf.Tensor:
+def _made_mel(layer: MelDecoder, inputs: Inputs) -> MadeMel:
     latents, vectors = tf.split(inputs["both"], [TINY.gpt_width, TINY.dvae_code_width], axis=-1)
     spoken = tf.tile(tf.range(tf.shape(latents)[1])[None], [tf.shape(latents)[0], 1])
     text = SpokenText(inputs["tokens"], inputs["lengths"], spoken)
     voice = tf.fill([tf.shape(latents)[0], MANY_VOICES.voice_width], 0.3) if layer.decoder.voiced else None
     return layer(vectors, latents, inputs["lengths"], text, voice)
+
+
+def _run_mel_decoder(layer: MelDecoder, inputs: Inputs) -> tf.Tensor:
+    """All outputs of a frame side by side."""
+    mel_BTM, *pitch = _made_mel(layer, inputs)
+    return tf.concat([mel_BTM, *(one[..., None] for one in pitch if one is not None)], -1)
 
 
 def _wave_inputs(lengths: list[int]) -> Inputs:

@@ -31,10 +31,11 @@ from tests.voice_maker import make_voice, noise, open_on_cpu
 
 CHECKS = HallucinationChecks(retries=0)
 HEADS = {"alignment_heads": ((0, 0), (1, 1))}
-VOICED = {"voice_width": 16, "mel_frame_blocks": 1}
+VOICED = {"voice_width": 16, "mel_frame_blocks": 1, "pitch_predictor": True}
 KINDS: dict[str, tuple[list[str], dict[str, int], dict[str, Any]]] = {
     "dvae": (["dvae", "conditioning", "gpt"], {}, {}),
     "mel": (["dvae", "conditioning", "gpt", "mel_decoder"], VOICED, HEADS),
+    "mel without pitch": (["dvae", "conditioning", "gpt", "mel_decoder"], {}, HEADS),
     "hifigan": (["dvae", "conditioning", "gpt", "speaker_encoder", "hifigan"], {}, {}),
 }
 WAYS = [

@@ -17,7 +17,7 @@ from myxtts.training import memory_estimate
 from myxtts.training.stages import codec
 
 ODD = {"gpt_layers": 2, "gpt_width": 96, "gpt_heads": 3, "text_vocab": 77, "dvae_width": 48, "decoder_width": 64}
-MANY_VOICES = {**ODD, "voice_width": 10, "mel_frame_blocks": 2}
+MANY_VOICES = {**ODD, "voice_width": 10, "mel_frame_blocks": 2, "pitch_predictor": True}
 
 
 def built(layer: Any) -> Count:

@@ -53,7 +53,7 @@ def main() -> None:
     clean = stage.process(host | {"draw": np.zeros(2, "float32")})
     codes, code_lengths = model.dvae.encode(clean["mel"], clean["mel_lengths"])
     text = SpokenText(host["text"], host["text_lengths"], host["alignment"][:, : codes.shape[1]])
-    first = model.mel_decoder(clean["vectors"], clean["latents"], code_lengths, text)
+    first = model.mel_decoder(clean["vectors"], clean["latents"], code_lengths, text).mel_BTM
     as_dvae = model.dvae.decode(codes, code_lengths)
     own = [
         float(np.mean(np.any(batch["vectors"].numpy()[row, :n] != clean["vectors"].numpy()[row, :n], axis=-1)))
@@ -63,7 +63,8 @@ def main() -> None:
     # What the first clip sounds like with the latents of the second, and with its text.
     def said(latents: Any, row: Any) -> Any:
         one = SpokenText(*(rows[row : row + 1] for rows in text))
-        return model.mel_decoder(clean["vectors"][:1], clean["latents"][latents : latents + 1], code_lengths[:1], one)
+        given = clean["vectors"][:1], clean["latents"][latents : latents + 1], code_lengths[:1]
+        return model.mel_decoder(*given, one).mel_BTM
 
     def apart() -> Any:
         return [float(tf.reduce_max(tf.abs(said(0, 0) - other))) for other in (said(1, 0), said(0, 1))]

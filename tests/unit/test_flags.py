@@ -33,6 +33,7 @@ NEVER_FLAGS = {
     "tf32",
     "voice_width",
     "mel_frame_blocks",
+    "pitch_predictor",
 }
 
 

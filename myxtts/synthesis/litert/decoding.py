@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.griffin_lim import griffin_lim
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.audio.postfilter import Postfilter
 from myxtts.errors import SynthesisError
@@ -18,24 +17,32 @@ from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
 from myxtts.synthesis.litert.network import Array, Network
+from myxtts.synthesis.mel_to_wave import mel_to_wave, vocoder_name
 from myxtts.synthesis.speech_model import CheckedCodes, Wave
 
 Floats = NDArray[np.float32]
 
 
 class LiteRTMelDecoder:
-    """Codes to mel by the DVAE's decoder or the mel decoder, and phases by Griffin-Lim."""
+    """Codes to mel by the DVAE's decoder or the mel decoder, and a vocoder without weights."""
 
     sample_rate = SAMPLE_RATE
 
     def __init__(
-        self, network: Network, codebook_KC: Floats, postfilter: Postfilter, *, reads_latents: bool, voiced: bool
+        self,
+        network: Network,
+        codebook_KC: Floats,
+        postfilter: Postfilter,
+        *,
+        reads_latents: bool,
+        voiced: bool,
+        with_pitch: bool,
     ) -> None:
         """`reads_latents` for a mel decoder, which reads text too where the codes come with their tokens; `voiced` for
-        one that is told the voice vector."""
+        one that is told the voice vector; `with_pitch` for one that predicts the pitch."""
         self._network, self._codebook_KC, self._postfilter = network, codebook_KC, postfilter
         self._reads_latents, self._voiced = reads_latents, voiced
-        self.name = "mel decoder and Griffin-Lim" if reads_latents else "DVAE and Griffin-Lim"
+        self.name = f"{'mel decoder' if reads_latents else 'DVAE'} and {vocoder_name(with_pitch=with_pitch)}"
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
         inputs: list[Array] = [voice_vector(speaker_V)] if self._voiced else []
@@ -44,8 +51,8 @@ class LiteRTMelDecoder:
             inputs.append(np.ascontiguousarray(made.latents_ND[None], np.float32))
             if len(made.spoken_token_N):
                 inputs += [np.asarray([text_tokens], np.int32), np.asarray(made.spoken_token_N[None], np.int32)]
-        [mel_1TM] = self._network(*inputs)
-        return griffin_lim(stretched(self._postfilter.apply(mel_1TM[0]), speed))
+        mel_1TM, *pitch_1T = self._network(*inputs)
+        return mel_to_wave(self._postfilter.apply(mel_1TM[0]), pitch_1T[0][0] if pitch_1T else None, speed)
 
 
 def voice_vector(speaker_V: Floats | None) -> Floats:

@@ -26,7 +26,7 @@ from myxtts.files import make_folder, writing
 from myxtts.models.gpt import GPT, Block
 from myxtts.models.hifigan import portable_convolutions
 from myxtts.models.layers import MASKED, LayerNorm, Linear, gelu_forward, normalised
-from myxtts.models.mel_decoder import SpokenText
+from myxtts.models.mel_decoder import SpokenText, outputs_of
 from myxtts.models.weights import read_manifest
 from myxtts.synthesis.litert import layout
 from myxtts.synthesis.litert.folder import Weights, read_tables, write_manifest, write_tables
@@ -148,11 +148,11 @@ def _dvae_decoder(dvae: Any, voiced: bool) -> Function:
 
 
 def _mel_decoder(mel_decoder: Any, with_text: bool, voiced: bool) -> Function:
-    def run(*inputs: tf.Tensor) -> tf.Tensor:
+    def run(*inputs: tf.Tensor) -> list[tf.Tensor]:
         voice_1V = inputs[0] if voiced else None
         vectors_1NC, latents_1ND, *text = inputs[voiced:]
         placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if with_text else None
-        return mel_decoder(vectors_1NC, latents_1ND, tf.shape(vectors_1NC)[1:2], placed, voice_1V)
+        return outputs_of(mel_decoder(vectors_1NC, latents_1ND, tf.shape(vectors_1NC)[1:2], placed, voice_1V))
 
     return run
 

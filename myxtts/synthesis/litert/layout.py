@@ -47,7 +47,8 @@ def networks(config: ModelConfig, manifest: VoiceManifest) -> dict[str, Sizes]:
     voice: list[Shape] = [(1, config.voice_width)] if config.voice_width else []
     if decoder == "mel_decoder":
         text: list[Shape] = [(1, None), (1, None)] if manifest.alignment_heads else []
-        found[MEL_DECODER] = Sizes([*voice, vectors, (1, None, width), *text], [mel])
+        pitch: list[Shape] = [(1, None)] if config.pitch_predictor else []
+        found[MEL_DECODER] = Sizes([*voice, vectors, (1, None, width), *text], [mel, *pitch])
     elif decoder == "dvae":
         found[DVAE] = Sizes([*voice, vectors], [mel])
     if decoder and voice:
@@ -86,7 +87,7 @@ def tables(config: ModelConfig, parts: Collection[str]) -> dict[str, tuple[int, 
 
 
 def mel_decoder_of(parts: Collection[str]) -> str | None:
-    """The part whose mels Griffin-Lim speaks; None where HiFi-GAN speaks."""
+    """The part whose mels are spoken; None where HiFi-GAN speaks."""
     if {"hifigan", "speaker_encoder"} <= set(parts):
         return None
     return "mel_decoder" if "mel_decoder" in parts else "dvae"

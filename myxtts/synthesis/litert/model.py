@@ -56,9 +56,13 @@ class LiteRTModel:
             postfilter = Postfilter(gains_M, tables["mel_shift"], tables["mel_scale"])
             reads_latents = part == "mel_decoder"
             network = networks[layout.MEL_DECODER if reads_latents else layout.DVAE]
-            voiced = config.voice_width > 0
             self._decoder = LiteRTMelDecoder(
-                network, tables["codebook"], postfilter, reads_latents=reads_latents, voiced=voiced
+                network,
+                tables["codebook"],
+                postfilter,
+                reads_latents=reads_latents,
+                voiced=config.voice_width > 0,
+                with_pitch=config.pitch_predictor and reads_latents,
             )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Stage `decoder` of voices that speak by Griffin-Lim: what the frozen GPT makes of a clip becomes the clip's mel.
+"""Stage `decoder` of voices that speak by mels: what the frozen GPT makes of a clip becomes the clip's mel and pitch.
 
 Scheduled sampling: the producer runs the GPT over each clip twice, first teacher-forced, then with some of the clip's
 codes replaced by ones that the GPT draws. When speaking, all codes are the GPT's own; a decoder that never saw its
@@ -9,16 +9,19 @@ Shapes: B clips, N codes of a clip, D width of a latent, C width of a codebook e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from myxtts.audio.mel import MelSpectrogram
+from myxtts.audio.pitch import pitch_of
 from myxtts.config.config import XTTSConfig
+from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.gpt import GPT, GPTOutput
-from myxtts.models.mel_decoder import MelDecoder, SpokenText
+from myxtts.models.mel_decoder import MIDDLE_HZ, MadeMel, MelDecoder, SpokenText
 from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.stages.adversarial import DISCRIMINATORS, AdversarialStage
@@ -28,6 +31,7 @@ from myxtts.training.stages.stage import (
     LENGTHS_B,
     TOKENS_BU,
     WAVES_BS,
+    LossTerm,
     Objective,
     StageContext,
     Tensors,
@@ -41,6 +45,9 @@ DISCRIMINATOR_START_SHARE = 1 / 3
 MAX_SAMPLED_SHARE = 0.5
 """Largest share of a clip's codes that are sampled. With all of them the decoder would rely on the text alone, which
 costs speaker similarity."""
+PITCH_WEIGHT = 4.0
+"""Of the pitch's distance in octaves: half of a step's gradient in the decoder's frames until it is known."""
+VOICING_WEIGHT = 0.5
 
 
 def build(context: StageContext) -> TrainingStage:
@@ -111,6 +118,8 @@ class MelDecoderStage(AdversarialStage):
         mel_BTM, mel_lengths_B = self._mel.log_mel(wave_BS, lengths_B)
         reference = self._conditioning_mel.log_mel(reference_BS, reference_lengths_B)
         batch = self._read_mels(text_BU, text_lengths_B, mel_BTM, mel_lengths_B, *reference, draw_B)
+        if self.mel_decoder.pitch is not None:
+            batch = {**batch, "pitch": pitch_of(wave_BS, lengths_B)}
         return self._with_voice(batch, *self._mel.log_mel(reference_BS, reference_lengths_B))
 
     def _with_voice(self, batch: Tensors, reference_BTM: tf.Tensor, reference_lengths_B: tf.Tensor) -> Tensors:
@@ -153,13 +162,17 @@ class MelDecoderStage(AdversarialStage):
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         rows = tf.shape(batch["mel"])[0]
-        return {**self.mel_loss.counts(batch["mel_lengths"]), **self.adversarial_counts(rows)}
+        counts = {**self.mel_loss.counts(batch["mel_lengths"]), **self.adversarial_counts(rows)}
+        return {**counts, **dict.fromkeys(("pitch", "voicing"), counts["l1"])}
 
     def objective(self, batch: Tensors, *, seed: tf.Tensor | None, step: tf.Tensor) -> Objective:
-        made_BTM, real_BTM, lengths_B = self._made(batch), batch["mel"], batch["mel_lengths"]
+        made, real_BTM, lengths_B = self._made(batch), batch["mel"], batch["mel_lengths"]
+        made_BTM = made.mel_BTM
         terms = self.mel_loss.terms(made_BTM, real_BTM, lengths_B, scale_M=self.mel_decoder.mel_scale_M)
-        real, made = (self._scaled(mel_BTM, lengths_B, tf.shape(real_BTM)[1]) for mel_BTM in (real_BTM, made_BTM))
-        return Objective({**terms, **self.adversarial_terms(real, made, learning=seed is not None)}, {}, {})
+        if "pitch" in batch:
+            terms.update(pitch_terms(made, batch["pitch"], lengths_B))
+        mels = (self._scaled(mel_BTM, lengths_B, tf.shape(real_BTM)[1]) for mel_BTM in (real_BTM, made_BTM))
+        return Objective({**terms, **self.adversarial_terms(*mels, learning=seed is not None)}, {}, {})
 
     def _scaled(self, mel_BTM: tf.Tensor, lengths_B: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
         """In standard deviations of a channel, zeros behind a clip's end."""
@@ -169,15 +182,39 @@ class MelDecoderStage(AdversarialStage):
 
     def validate_together(self, batches: Sequence[Tensors]) -> dict[str, float]:
         """No figure, but the gains of the decoder's postfilter."""
-        self.postfilter = {"mel_decoder": measured_postfilter(batches, map(self._made, batches), self.mel_decoder)}
+        made = (self._made(batch).mel_BTM for batch in batches)
+        self.postfilter = {"mel_decoder": measured_postfilter(batches, made, self.mel_decoder)}
         return {}
 
-    def _made(self, batch: Tensors) -> tf.Tensor:
+    def _made(self, batch: Tensors) -> MadeMel:
         text = None
         if "alignment" in batch:
             spoken_BN = batch["alignment"][:, : tf.shape(batch["latents"])[1]]
             text = SpokenText(batch["text"], batch["text_lengths"], spoken_BN)
-        return self.mel_decoder(batch["vectors"], batch["latents"], batch["code_lengths"], text, batch.get("voice"))
+        pitch_BT = batch.get("pitch")
+        if pitch_BT is not None:
+            frames = FRAMES_PER_CODE * tf.shape(batch["vectors"])[1]
+            pitch_BT = tf.pad(pitch_BT, [[0, 0], [0, frames - tf.shape(pitch_BT)[1]]])
+        made: MadeMel = self.mel_decoder(
+            batch["vectors"], batch["latents"], batch["code_lengths"], text, batch.get("voice"), pitch_BT
+        )
+        return made
+
+
+def pitch_terms(made: MadeMel, pitch_BT: tf.Tensor, lengths_B: tf.Tensor) -> dict[str, LossTerm]:
+    """How far the predicted pitch is from the recording's, in octaves, and the cross-entropy of the voicing; of means
+    over all frames, so that parts of a batch add up."""
+    frames = tf.shape(pitch_BT)[1]
+    inside_BT = tf.sequence_mask(lengths_B, frames, dtype=tf.float32)
+    voiced_BT = tf.cast(pitch_BT > 0.0, tf.float32) * inside_BT
+    octaves_BT = tf.math.log(tf.where(pitch_BT > 0.0, pitch_BT, MIDDLE_HZ) / MIDDLE_HZ) / math.log(2.0)
+    missed_BT = tf.abs(made.octaves_BT[:, :frames] - octaves_BT) * voiced_BT
+    voicing_BT = tf.nn.sigmoid_cross_entropy_with_logits(voiced_BT, made.voicing_BT[:, :frames]) * inside_BT
+    count = tf.reduce_sum(inside_BT)
+    return {
+        "pitch": LossTerm(tf.reduce_sum(missed_BT) / count, PITCH_WEIGHT),
+        "voicing": LossTerm(tf.reduce_sum(voicing_BT) / count, VOICING_WEIGHT),
+    }
 
 
 def scheduled_sampling(codes_BN: tf.Tensor, gpt: GPT, forced: GPTOutput, share_B: tf.Tensor) -> tf.Tensor:
