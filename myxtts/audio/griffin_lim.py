@@ -2,7 +2,7 @@
 
 Mel power goes to the linear bins without ever going negative. Phases begin where a single pass puts them (a running sum
 of the frequency of the nearest peak: Beauregard, Harish and Wyse, 2015) in the bins that tell harmonics apart, and as
-noise above; a few rounds of fast Griffin-Lim then fit them to each other, and come as close as 32 from random phases.
+noise above; a few rounds of fast Griffin-Lim then fit them to each other.
 NumPy alone, one clip at a time, in every runtime; the same mel gives the same samples.
 
 Shapes: S samples, T frames, W window samples, F frequency bins, M mel channels.

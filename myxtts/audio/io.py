@@ -80,6 +80,11 @@ def sound_in(file: BinaryIO) -> soundfile.SoundFile:
     return soundfile.SoundFile(_AnySeek(file))
 
 
+def sound_error(error: Exception) -> str:
+    """What libsndfile says; its whole message begins with the Python object that it was given."""
+    return str(error.error_string if isinstance(error, soundfile.LibsndfileError) else error).strip()
+
+
 @contextmanager
 def opened_audio(path: Path, opened: BinaryIO | None = None) -> Iterator[soundfile.SoundFile]:
     """The file, or one that is open already, for reading; what it cannot do, then or later, is a `DataError`."""
@@ -93,9 +98,9 @@ def opened_audio(path: Path, opened: BinaryIO | None = None) -> Iterator[soundfi
             f"{path} cannot be read: {error.strerror or error}", hint="check the path and its rights"
         ) from error
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:  # TypeError: .raw has no header
-        # Its whole message begins with the Python object that it was given.
-        reason = error.error_string if isinstance(error, soundfile.LibsndfileError) else error
-        raise DataError(f"{path} is not audio that can be decoded: {reason}", hint=_READABLE_HINT) from error
+        raise DataError(
+            f"{path} is not audio that can be decoded: {sound_error(error)}", hint=_READABLE_HINT
+        ) from error
 
 
 def mono_blocks(sound: soundfile.SoundFile, wanted: int) -> Iterator[NDArray[np.float32]]:

@@ -5,7 +5,6 @@ The header is checked before anything is decoded, so a file that claims to be a 
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from myxtts.audio.io import read_audio, sound_in, to_int16
+from myxtts.audio.io import read_audio, sound_error, sound_in, to_int16
 from myxtts.audio.loudness import normalise_loudness
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.data import DataConfig
@@ -74,7 +73,7 @@ def _check_header(path: str, config: DataConfig) -> float:
     except OSError as error:
         raise _refused(f"cannot be read: {error.strerror or error}") from error
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError) as error:
-        raise _refused(f"not audio that can be decoded: {_reason(error, path)}") from error
+        raise _refused(f"not audio that can be decoded: {sound_error(error)[:200]}") from error
     cut = _WAV_DATA_SIZE.search(extra)
     # A size of 0 or near 4 GB is what programs write that stream to a pipe: the length was not known.
     if cut and 0 < int(cut[1]) < 0x7FFFF000 and int(cut[2]) < int(cut[1]):
@@ -96,10 +95,6 @@ def _check_samples(samples: NDArray[np.float32]) -> None:
     clipped = float(np.mean(loudness >= _CLIPPED_LEVEL))
     if clipped > _CLIPPED_SHARE:
         raise _refused(f"clipped: {clipped:.0%} of the samples are at full scale")
-
-
-def _reason(error: Exception, path: str) -> str:
-    return str(error).replace(path, os.path.basename(path)).strip()[:200]  # noqa: PTH119
 
 
 def _refused(reason: str) -> DataError:

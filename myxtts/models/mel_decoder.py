@@ -122,7 +122,7 @@ def harmonic_comb(pitch_BT: tf.Tensor) -> tf.Tensor:
     hz_F = np.linspace(0.0, SAMPLE_RATE / 2, len(filters_FM))
     centres_M = hz_F @ filters_FM / filters_FM.sum(0)
     widths_M = np.gradient(centres_M)
-    pitch_BT1 = pitch_BT[..., None]
+    pitch_BT1 = tf.cast(pitch_BT, tf.float32)[..., None]
     voiced_BT1 = tf.cast(pitch_BT1 > 0.0, tf.float32)
     safe_BT1 = tf.where(pitch_BT1 > 0.0, pitch_BT1, MIDDLE_HZ)
     near_BTM = tf.cos((2.0 * np.pi * centres_M).astype(np.float32) / safe_BT1)

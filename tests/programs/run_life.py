@@ -33,9 +33,9 @@ def main(corpus: str, out: str) -> None:
     stages: list[Any] = []
     begin = loop.StageLoop.__init__
 
-    def kept(self: Any, *arguments: Any) -> Any:
+    def kept(self: Any, *arguments: Any, **options: Any) -> Any:
         stages.append(self)
-        begin(self, *arguments)
+        begin(self, *arguments, **options)
 
     loop.StageLoop.__init__ = kept  # type: ignore[method-assign, assignment]
 
