@@ -37,7 +37,7 @@ def main(corpus: str, out: str) -> None:
         stages.append(self)
         begin(self, *arguments, **options)
 
-    loop.StageLoop.__init__ = kept  # type: ignore[method-assign, assignment]
+    loop.StageLoop.__init__ = kept  # type: ignore[method-assign]
 
     # One model for all runs, which has forgotten the last one when it starts: building it is most of a start's time.
     trainers: list[Any] = []
