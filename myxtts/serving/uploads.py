@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from myxtts.serving.errors import RequestError
 from myxtts.serving.limits import Limits
 
 DECODING_S = 8.0
+DISCARDED_S = 1.0
+"""For the rest of a body that is too large; answers come within two seconds whatever is sent."""
+DISCARDED_BYTES = 8 * 2**20
 
 
 class _InMemory(MultiPartParser):
@@ -30,11 +34,12 @@ async def read_body(request: Request, most_bytes: int, limits: Limits) -> bytes:
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or len(announced) > 18:
         raise RequestError("Content-Length is no number of bytes", hint="send the size of the body")
+    stream = request.stream().__aiter__()
     if int(announced) > most_bytes:
+        await _discard(stream)
         raise _too_large(most_bytes)
     loop = asyncio.get_running_loop()
     began, body = loop.time(), bytearray()
-    stream = request.stream().__aiter__()
     while True:
         allowed_s = limits.slow_s + len(body) / limits.slow_bytes_per_s - (loop.time() - began)
         try:
@@ -52,7 +57,22 @@ async def read_body(request: Request, most_bytes: int, limits: Limits) -> bytes:
         except ClientDisconnect:
             raise asyncio.CancelledError from None
         if len(body) > most_bytes:
+            await _discard(stream)
             raise _too_large(most_bytes)
+
+
+async def _discard(stream: AsyncIterator[bytes]) -> None:
+    """Read on for a moment: a connection that is closed with bytes unread is reset, and its client loses the answer."""
+
+    async def read_on() -> None:
+        left = DISCARDED_BYTES
+        async for piece in stream:
+            left -= len(piece)
+            if left <= 0:
+                return
+
+    with suppress(asyncio.TimeoutError, ClientDisconnect):
+        await asyncio.wait_for(read_on(), DISCARDED_S)
 
 
 def _too_large(most_bytes: int) -> RequestError:
