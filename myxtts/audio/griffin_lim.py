@@ -10,26 +10,21 @@ Shapes: S samples, T frames, W window samples, F frequency bins, M mel channels.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from myxtts.audio.mel import DVAE_MEL, HOP, N_FFT, analysis_window, mel_filterbank
+from myxtts.audio.mel import DVAE_MEL, HOP, N_FFT, mel_filterbank
+from myxtts.audio.short_time_fourier import OVERLAP, Complexes, Floats, ShortTimeFourier
 from myxtts.runtime.philox import stateless_uniform
-
-Floats = NDArray[np.float32]
-Complexes = NDArray[np.complex64]
 
 ROUNDS = 12
 MOMENTUM = np.float32(0.9)
 _POINTS = 768
 """Of an FFT while phases are sought: the mel ends at 8 kHz, bin 371 of 513, so that three quarters of the rate hold all
 of it."""
-_OVERLAP = 4
 _TONAL_BINS = 128
 """Up to 2.75 kHz; above, the mel's filters are wider than the distance of harmonics, and a peak means nothing."""
 _NOISE_FRAMES = 128
@@ -44,7 +39,7 @@ def griffin_lim(mel_TM: Floats, *, rounds: int = ROUNDS) -> Floats:
     frames = len(magnitude_TF)
     spectrum_TF = magnitude_TF * _first_phases(magnitude_TF)
     fourier = ShortTimeFourier(frames, _POINTS)
-    before_S = np.zeros((frames + _OVERLAP - 1) * _POINTS // _OVERLAP, np.float32)
+    before_S = np.zeros((frames + OVERLAP - 1) * _POINTS // OVERLAP, np.float32)
     length_TF = np.empty_like(magnitude_TF)
     for _ in range(rounds):
         wave_S = fourier.inverse(spectrum_TF)
@@ -80,41 +75,6 @@ def linear_magnitude(mel_TM: Floats) -> Floats:
     return np.asarray(np.sqrt(power_TF), np.float32)
 
 
-class ShortTimeFourier:
-    """Transform and least-squares inverse of one number of frames, three quarters of each in the next."""
-
-    def __init__(self, frames: int, points: int) -> None:
-        self._points, self._hop = points, points // _OVERLAP
-        self._window_W = _window(points)
-        self._frames_TW: Any = np.empty((frames, points), np.float32)  # NumPy's types know no float32 transform
-        self._frames_TW[:] = self._window_W
-        self._share_S = np.float32(1) / np.maximum(self._shifted_and_added(), np.float32(1e-3))
-
-    def forward(self, wave_S: Floats, *, out: Any) -> None:
-        """Write the spectra of the windowed frames, [T, points / 2 + 1], divided by the number of points.
-
-        So divided, NumPy transforms in single precision; without, in double precision and eight times as long.
-        """
-        frames_TW = sliding_window_view(wave_S, self._points)[:: self._hop]
-        np.multiply(frames_TW, self._window_W, out=self._frames_TW)
-        np.fft.rfft(self._frames_TW, norm="forward", out=out)
-
-    def inverse(self, spectrum_TF: Complexes) -> Floats:
-        """The wave [(T + 3) * hop] whose spectra come closest to these; bins that are not given are 0."""
-        np.fft.irfft(spectrum_TF, self._points, out=self._frames_TW)
-        wave_S = self._shifted_and_added()
-        wave_S *= self._share_S
-        return wave_S
-
-    def _shifted_and_added(self) -> Floats:
-        self._frames_TW *= self._window_W
-        frames, hop = len(self._frames_TW), self._hop
-        blocks = np.zeros((frames + _OVERLAP - 1, hop), np.float32)
-        for step in range(_OVERLAP):
-            blocks[step : step + frames] += self._frames_TW[:, step * hop : (step + 1) * hop]
-        return blocks.reshape(-1)
-
-
 def _first_phases(magnitude_TF: Floats) -> Complexes:
     """Numbers of length 1: of the bins of harmonics by their peaks, of the others by chance."""
     frames, bins = magnitude_TF.shape
@@ -137,7 +97,7 @@ def _tonal_cycles(magnitude_TF: Floats) -> Floats:
     frequency_TF = np.arange(_TONAL_BINS, dtype=np.float32) + np.where(peak_TF, (left - right) / curve_TF / 2, 0)
     nearest_TF = _nearest(peak_TF)
     # Half of a hop's cycles before the border of two frames, half behind it.
-    half_TF = np.take_along_axis(frequency_TF, nearest_TF, axis=1) / np.float32(2 * _OVERLAP) % np.float32(1)
+    half_TF = np.take_along_axis(frequency_TF, nearest_TF, axis=1) / np.float32(2 * OVERLAP) % np.float32(1)
     cycles_TF = np.empty((len(magnitude_TF), _TONAL_BINS), np.float32)
     cycles_TF[0] = 0
     for frame in range(1, len(cycles_TF)):
@@ -197,8 +157,3 @@ def _through(power: Floats, *, to_mel: bool) -> Floats:
     for group in groups:
         np.matmul(power[:, group.filters], group.to_bins_MF, out=bins_TF[:, group.bins])
     return bins_TF
-
-
-@lru_cache(maxsize=2)
-def _window(points: int) -> Floats:
-    return analysis_window(replace(DVAE_MEL, n_fft=points, win_samples=points, hop_samples=points // _OVERLAP))

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from myxtts.audio.griffin_lim import Complexes, Floats, ShortTimeFourier
 from myxtts.audio.mel import DVAE_MEL, HOP, N_FFT, SAMPLE_RATE, analysis_window, mel_filterbank
 from myxtts.audio.postfilter import cosines
+from myxtts.audio.short_time_fourier import Complexes, Floats, ShortTimeFourier
 from myxtts.runtime.philox import stateless_uniform
 
 VOICED_HZ = 5000.0
