@@ -96,6 +96,10 @@ class SynthOptions:
     guidance: float | None = None
     """Scale of classifier-free guidance, at twice the time; 1 is off. By default the voice's own."""
 
+    candidates: int | None = None
+    """Generate each piece so many times and speak the one that fits its text best. By default 5 where the voice can
+    tell (the built-in one, and those trained here that speak by mels), else 1."""
+
     hallucination_checks: bool = True
     """Detect loops, skips and speech that does not stop, try again with another seed, and cut what stays wrong."""
 
@@ -120,7 +124,7 @@ def main(argv: list[str]) -> int:
     logging.captureWarnings(True)
     setup_logging(logging.WARNING)
     # The report says the same with the text beside it.
-    logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
+    logging.getLogger("myxtts.synthesis.synthesizer").setLevel(logging.ERROR)
     from myxtts.synthesis.opening import open_voice
 
     synthesizer = open_voice(options.voice, runtime=options.runtime, simulate_gpus=options.simulate_gpus)
@@ -147,6 +151,7 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> SpeakingOptions:
         seed=options.seed,
         speed=options.speed,
         sampling_changes={name: value for name in SAMPLING_FLAGS if (value := getattr(options, name)) is not None},
+        candidates=options.candidates,
         checks=HallucinationChecks() if options.hallucination_checks else None,
     )
     at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")

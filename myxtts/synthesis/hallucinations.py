@@ -8,7 +8,6 @@ what was yielded cannot be taken back, so a late fault is cut instead. Works wit
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,8 +16,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from myxtts.config.checks import at_least
 from myxtts.synthesis.speech_model import CheckedCodes, CodeGenerator, Generated, Text, TextBatch
-
-logger = logging.getLogger(__name__)
 
 STREAMED_CODES = 20
 """Codes in a part of a stream: nearly a second."""
@@ -63,6 +60,10 @@ class HallucinationChecks:
         at_least("loop_codes", self.loop_codes, 4, hint="the default is 32 codes, 1.5 seconds")
         at_least("loop_period", self.loop_period, 1, hint="the default is 16 codes")
         at_least("retries", self.retries, 0, hint="0 cuts at once")
+
+    def once(self) -> HallucinationChecks:
+        """The same limits without retries."""
+        return replace(self, retries=0)
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,7 @@ def generate_checked(
     `checks=None` takes the first attempt as it is; with checks, the length of each text is its limit.
     """
     text_BU, lengths = np.asarray(texts.text_BU, np.int32), np.asarray(texts.lengths_B, np.int32)
-    latents_BLD = np.broadcast_to(np.asarray(texts.latents_BLD), (len(text_BU), *np.shape(texts.latents_BLD)[1:]))
-    first_seeds = np.broadcast_to(np.asarray(texts.seeds, np.int64), (len(text_BU),))
+    latents_BLD, first_seeds = texts.row_latents(), texts.row_seeds()
     best: dict[int, tuple[CheckResult, Generated, int]] = {}
     attempts = np.zeros(len(text_BU), np.int32)
     rows = list(range(len(text_BU)))
@@ -167,7 +167,7 @@ def generate_checked(
                 text_BU[rows],
                 lengths[rows],
                 texts.sampling,
-                [_attempt_seed(int(first_seeds[row]), attempt) for row in rows],
+                [attempt_seed(first_seeds[row], attempt) for row in rows],
                 None if checks is None else [expected_limit(int(lengths[row]), checks) for row in rows],
             )
         )
@@ -237,7 +237,7 @@ def _joined(first: Generated, then: Generated) -> Generated:
     )
 
 
-def _attempt_seed(seed: int, attempt: int) -> int:
+def attempt_seed(seed: int, attempt: int) -> int:
     """A seed of its own for every retry, far from the seeds that a caller would count up."""
     return (seed + attempt * 1_000_003) % (2**31 - 1)
 
@@ -274,8 +274,6 @@ def _checked(
         note = f"{result.fault}{',' if streamed else ''} {tried}: {done}"
     elif attempts > 1:
         note = f"good at attempt {attempts}"
-    if note:
-        logger.warning("hallucination check: %s", note)
     return CheckedCodes(
         codes_N=made.codes_BN[place, :keep],
         latents_ND=made.latents_BND[place, :keep],

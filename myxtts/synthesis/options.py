@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
-from myxtts.config.checks import check_seed
-from myxtts.config.speaking import Sampling, check_speed
+from myxtts.config.checks import check_seed, in_range
+from myxtts.config.speaking import MOST_CANDIDATES, Sampling, check_speed
 from myxtts.errors import SynthesisError
 from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.references import Reference, as_list
@@ -38,12 +38,17 @@ class SpeakingOptions:
     sampling_changes: Mapping[str, float] = field(default_factory=dict)
     """Settings of `Sampling` by name that replace those of `sampling`, or of the voice's own way."""
 
+    candidates: int | None = None
+    """Times that a text is generated, of which the one that fits it best is spoken; None takes the voice's own way."""
+
     checks: HallucinationChecks | None = HallucinationChecks()  # noqa: RUF009 - frozen, so shared safely
     """None speaks without hallucination checks, up to the model's own length limit."""
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
         check_seed(self.seed)
+        if self.candidates is not None:
+            in_range("--candidates", self.candidates, 1, MOST_CANDIDATES, hint="1 takes the first as it comes")
         find_language(self.language)
         Sampling(**self.sampling_changes)  # type: ignore[arg-type]  # raises for a value that cannot be
         if self.speaker is not None and as_list(self.reference):
@@ -64,4 +69,5 @@ class SpeakingKeywords(TypedDict, total=False):
     speed: float
     sampling: Sampling | None
     sampling_changes: Mapping[str, float]
+    candidates: int | None
     checks: HallucinationChecks | None

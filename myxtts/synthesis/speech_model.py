@@ -50,12 +50,25 @@ class TextBatch:
     def __len__(self) -> int:
         return len(self.text_BU)
 
+    def row_seeds(self) -> list[int]:
+        """One for each text; raises `ConfigError` where there are more or fewer."""
+        return [int(seed) for seed in per_row("seeds", self.seeds, len(self))]
+
+    def row_latents(self) -> NDArray[np.float32]:
+        latents_BLD = np.asarray(self.latents_BLD, np.float32)
+        return np.broadcast_to(latents_BLD, (len(self), *latents_BLD.shape[1:]))
+
+    def repeated(self, rows: Sequence[int], seeds: Sequence[int]) -> TextBatch:
+        """The texts of these rows, some perhaps several times, each with a seed of its own and no limit."""
+        lengths_B = np.asarray(self.lengths_B, np.int32)
+        text_BU = np.asarray(self.text_BU, np.int32)
+        return TextBatch(
+            self.row_latents()[list(rows)], text_BU[list(rows)], lengths_B[list(rows)], self.sampling, seeds
+        )
+
     def rows(self) -> list[Text]:
         """Each text by itself; raises `ConfigError` where there are more or fewer seeds or limits than texts."""
-        count = len(self)
-        latents_BLD = np.asarray(self.latents_BLD, np.float32)
-        latents_BLD = np.broadcast_to(latents_BLD, (count, *latents_BLD.shape[1:]))
-        seeds = per_row("seeds", self.seeds, count).tolist()
+        count, latents_BLD, seeds = len(self), self.row_latents(), self.row_seeds()
         limits = [None] * count if self.max_codes is None else per_row("max_codes", self.max_codes, count).tolist()
         ids = [
             text_U[:length].tolist() for text_U, length in zip(np.asarray(self.text_BU), self.lengths_B, strict=True)

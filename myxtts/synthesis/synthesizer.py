@@ -8,6 +8,7 @@ report. Networks run behind `SpeechModel`; nothing here imports TensorFlow.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -19,13 +20,14 @@ import numpy as np
 
 from myxtts.audio.io import from_int16
 from myxtts.audio.loudness import normalise_loudness
-from myxtts.config.speaking import Sampling
+from myxtts.config.speaking import CANDIDATES, Sampling
 from myxtts.errors import SynthesisError
 from myxtts.synthesis import references
-from myxtts.synthesis.hallucinations import HallucinationChecks, generate_checked, stream_checked
+from myxtts.synthesis.hallucinations import HallucinationChecks, stream_checked
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
 from myxtts.synthesis.options import SpeakingKeywords, SpeakingOptions
 from myxtts.synthesis.references import Reference, VoiceLatents
+from myxtts.synthesis.reranking import generate_candidates, reranker_of
 from myxtts.synthesis.speech import PieceReport, Speech, SpeechReport, SpokenPiece
 from myxtts.synthesis.speech_model import (
     CODE_SECONDS,
@@ -43,6 +45,8 @@ from myxtts.text.languages import find_language, language_note
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+logger = logging.getLogger(__name__)
 
 PIECES_AT_ONCE = 8
 REMEMBERED_REFERENCES = 64
@@ -68,6 +72,7 @@ class _Speaking:
     seed: int
     speed: float
     sampling: Sampling
+    candidates: int
     checks: HallucinationChecks | None
 
     def piece_seed(self, number: int) -> int:
@@ -81,6 +86,7 @@ class Synthesizer:
     def __init__(self, voice: Voice, model: SpeechModel) -> None:
         self.voice, self.model = voice, model
         self._sounding = voice.tokenizer.sounding()
+        self._reranker = reranker_of(voice)
         self._encoded: OrderedDict[bytes, VoiceLatents] = OrderedDict()
 
     @property
@@ -165,8 +171,19 @@ class Synthesizer:
             seed=options.seed,
             speed=options.speed,
             sampling=options.sampling_over(self.voice.sampling),
+            candidates=self._candidates(options),
             checks=options.checks,
         )
+
+    def _candidates(self, options: SpeakingOptions) -> int:
+        if self._reranker is not None:
+            return options.candidates or CANDIDATES
+        if options.candidates not in (None, 1):
+            raise SynthesisError(
+                f"--candidates is {options.candidates}, and nothing of this voice can choose among them",
+                hint="leave it out; a voice that was trained with alignments and speaks by mels can",
+            )
+        return 1
 
     def _pieces(self, text: str, speaking: _Speaking, report: SpeechReport, *, streamed: bool) -> Iterator[SpokenPiece]:
         began = time.perf_counter()
@@ -226,31 +243,47 @@ class Synthesizer:
         if decoder is not None:
             yield from self._streamed(group[0], speaking, decoder, offset_s)
             return
-        for one, checked in zip(group, self._generate(group, speaking), strict=True):
-            if checked is None:
+        for one, candidates in zip(group, self._generate(group, speaking), strict=True):
+            if not candidates:
                 note = "nothing in it can be spoken" if one.piece.text.strip() else None
                 silence = self._pause(one, speaking)
                 made = SpokenPiece(silence, (), PieceReport(text=one.piece.text, note=note))
             else:
                 wave, start = np.zeros(0, np.float32), 0
-                if len(checked.codes_N):
-                    decoded = self.model.decode(checked, one.ids, speaking.latents.speaker_V, speaking.speed)
-                    trimmed = trim_silence(np.nan_to_num(decoded), self.sample_rate)
+                checked, decoded = self._best(candidates, one, speaking)
+                if len(decoded):
+                    trimmed = trim_silence(decoded, self.sample_rate)
                     wave, start = faded(trimmed.wave, self.sample_rate), trimmed.start
                 made = self._finished(one, checked, speaking, offset_s, wave, len(wave), start)
             offset_s += len(made.wave) / self.sample_rate
             yield made
 
-    def _generate(self, group: Sequence[_Planned], speaking: _Speaking) -> list[CheckedCodes | None]:
-        """Codes of each piece, in one batch; None for a piece without tokens."""
+    def _best(
+        self, candidates: Sequence[CheckedCodes], planned: _Planned, speaking: _Speaking
+    ) -> tuple[CheckedCodes, np.ndarray]:
+        """The candidate that fits its text best, and its wave."""
+        waves = [
+            np.nan_to_num(self.model.decode(made, planned.ids, speaking.latents.speaker_V, speaking.speed))
+            if len(made.codes_N)
+            else np.zeros(0, np.float32)
+            for made in candidates
+        ]
+        if self._reranker is None or len(candidates) == 1:
+            return candidates[0], waves[0]
+        scores = [self._reranker.score(wave, self.sample_rate, planned.ids) for wave in waves]
+        best = int(np.argmax(scores))
+        return candidates[best], waves[best]
+
+    def _generate(self, group: Sequence[_Planned], speaking: _Speaking) -> list[list[CheckedCodes]]:
+        """Candidates of codes for each piece, all in one batch; none for a piece without tokens."""
         spoken = [one for one in group if one.ids]
         if not spoken:
-            return [None] * len(group)
+            return [[] for _ in group]
         text_BU = np.full((len(spoken), max(len(one.ids) for one in spoken)), self.voice.tokenizer.pad_id, np.int32)
         for row, one in enumerate(spoken):
             text_BU[row, : len(one.ids)] = one.ids
         made = iter(
-            generate_checked(
+            generate_candidates(
                 self.model,
                 TextBatch(
                     speaking.latents.latents_LD[None],
@@ -259,11 +292,12 @@ class Synthesizer:
                     speaking.sampling,
                     [speaking.piece_seed(one.number) for one in spoken],
                 ),
+                speaking.candidates,
                 checks=speaking.checks,
                 last_sounding=[self._last_sounding(one.ids) for one in spoken],
             )
         )
-        return [next(made) if one.ids else None for one in group]
+        return [next(made) if one.ids else [] for one in group]
 
     def _last_sounding(self, ids: Sequence[int]) -> int:
         """The last token that is pronounced; of a text without one, the last."""
@@ -299,6 +333,8 @@ class Synthesizer:
         start: int,
     ) -> SpokenPiece:
         """A piece, or its last part: `samples` of it in all, behind `start` that were cut off its front."""
+        if checked.note:
+            logger.warning("hallucination check: %s", checked.note)
         seconds = samples / self.sample_rate
         report = PieceReport(
             text=planned.piece.text,

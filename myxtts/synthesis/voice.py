@@ -23,6 +23,7 @@ from myxtts.config.model import ModelConfig
 from myxtts.config.speaking import GUIDANCE, WITHOUT_ALIGNMENT, Sampling
 from myxtts.errors import CheckpointError
 from myxtts.files import make_folder, writing
+from myxtts.models.numpy_aligner import NumpyAligner
 from myxtts.models.weights import (
     MANIFEST_FILE,
     WEIGHTS_FILE,
@@ -41,7 +42,7 @@ from myxtts.text.tokenizer import Tokenizer, load_tokenizer
 CONFIG_FILE = "config.yaml"
 TOKENIZER_FILE = "tokenizer.json"
 ALIGNER_FILE = "aligner.npz"
-"""The CTC aligner of its training corpus, from which that of a fine-tuning starts; speaking needs none."""
+"""The CTC aligner of its training corpus, which reranks what the voice speaks and starts that of a fine-tuning."""
 VOICE_FOLDER = "voice"
 FILES = (WEIGHTS_FILE, MANIFEST_FILE, CONFIG_FILE, TOKENIZER_FILE, SPEAKERS_FILE, ALIGNER_FILE)
 """What a voice folder holds; speakers and aligner are there only where the voice was trained with them."""
@@ -65,6 +66,8 @@ class Voice:
     sha256: str
     """Of the weights; saved latents carry it."""
     speakers: Mapping[str, Speaker]
+    aligner: NumpyAligner | None = None
+    """Tells how well a wave fits its text; None where the voice was trained without."""
 
     @property
     def longest_text_tokens(self) -> int:
@@ -165,6 +168,7 @@ def read_voice(folder: Path) -> Voice:
         tokenizer=read_voice_tokenizer(folder),
         sha256=litert.read_manifest(folder).voice_sha256 if is_exported(folder) else read_manifest(folder).sha256,
         speakers=load_speakers(folder),
+        aligner=NumpyAligner.load(folder / ALIGNER_FILE) if (folder / ALIGNER_FILE).is_file() else None,
     )
 
 

@@ -33,6 +33,7 @@ from myxtts.synthesis.litert.folder import Weights, read_tables, write_manifest,
 from myxtts.synthesis.litert.network import Network
 from myxtts.synthesis.references import SPEAKERS_FILE
 from myxtts.synthesis.voice import (
+    ALIGNER_FILE,
     CONFIG_FILE,
     TOKENIZER_FILE,
     Voice,
@@ -93,8 +94,9 @@ def _write(place: Path, folder: Path, voice: Voice, parts: Any, weights: Weights
     )
     XTTSConfig(model=config, data=data).to_yaml(place / CONFIG_FILE)
     voice.tokenizer.save(place / TOKENIZER_FILE)
-    if (folder / SPEAKERS_FILE).is_file():
-        shutil.copyfile(folder / SPEAKERS_FILE, place / SPEAKERS_FILE)
+    for name in (SPEAKERS_FILE, ALIGNER_FILE):
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, place / name)
     manifest = replace(manifest, trained_on_all_clips=trained_on_all_clips(folder))
     write_manifest(place, weights, read_manifest(folder).sha256, manifest)
 

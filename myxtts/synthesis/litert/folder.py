@@ -31,7 +31,7 @@ Weights = Literal["f32", "f16", "int8"]
 
 _OWN_DIGEST = "manifest_sha256"
 _MOST_MANIFEST_BYTES = 4_000_000
-_NAME = re.compile(r"[a-z0-9_]{1,40}\.(tflite|safetensors|yaml|json)")
+_NAME = re.compile(r"[a-z0-9_]{1,40}\.(tflite|safetensors|yaml|json|npz)")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
