@@ -97,7 +97,7 @@ class SynthOptions:
     """Scale of classifier-free guidance, at twice the time; 1 is off. By default the voice's own."""
 
     candidates: int | None = None
-    """Generate each piece so many times and speak the one that fits its text best. By default 5 where the voice can
+    """Generate each piece so many times and speak the one that fits its text best. By default 8 where the voice can
     tell (the built-in one, and those trained here that speak by mels), else 1."""
 
     hallucination_checks: bool = True

@@ -106,6 +106,11 @@ def fill_blanks(path_F: NDArray[np.int64]) -> NDArray[np.int64]:
     return path_F[np.where(np.abs(right - frames) <= np.abs(frames - left), right, left)]
 
 
+def labels_of_codes(path_F: NDArray[np.int64], codes: int) -> NDArray[np.int64]:
+    """For each code, which is two steps of an aligner long, the position of the label that is spoken in its middle."""
+    return fill_blanks(path_F)[np.minimum(np.arange(codes) * 2 + 1, len(path_F) - 1)]
+
+
 def _log_sum_exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
     peak = x.max(-1, keepdims=True)
     total: NDArray[np.float32] = peak + np.log(np.exp(x - peak).sum(-1, keepdims=True))

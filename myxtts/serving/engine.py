@@ -23,7 +23,16 @@ from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech import SpeechReport, SpokenPiece
-from myxtts.synthesis.speech_model import CheckedCodes, Codec, Generated, SpeechModel, StreamingDecoder, TextBatch, Wave
+from myxtts.synthesis.speech_model import (
+    CheckedCodes,
+    Codec,
+    Generated,
+    SpeechModel,
+    SpokenMel,
+    StreamingDecoder,
+    TextBatch,
+    Wave,
+)
 from myxtts.synthesis.synthesizer import Synthesizer
 
 logger = logging.getLogger(__name__)
@@ -85,6 +94,12 @@ class StoppableModel:
         leave_if_stopped()
         return self._model.decode(made, text_tokens, speaker_V, speed)
 
+    def spoken_mel(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
+    ) -> SpokenMel | None:
+        leave_if_stopped()
+        return self._model.spoken_mel(made, text_tokens, speaker_V)
+
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
         return self._model.streaming_decoder(speaker_V)
 
@@ -123,6 +138,12 @@ class BatchedModel(StoppableModel):
     ) -> Wave:
         with self._one:
             return super().decode(made, text_tokens, speaker_V, speed)
+
+    def spoken_mel(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
+    ) -> SpokenMel | None:
+        with self._one:
+            return super().spoken_mel(made, text_tokens, speaker_V)
 
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
         decoder = super().streaming_decoder(speaker_V)

@@ -24,7 +24,7 @@ from myxtts.models.mel_decoder import MelDecoder, SpokenText, outputs_of
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
 from myxtts.synthesis.mel_to_wave import mel_to_wave, vocoder_name
-from myxtts.synthesis.speech_model import CheckedCodes, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave
 
 
 class Decoder(Protocol):
@@ -80,7 +80,10 @@ class CodecDecoder:
         self._postfilter = Postfilter.of(self._dvae, gains)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
-        return griffin_lim(stretched(self._mel_of(made.codes_N, _voice_of(self._dvae, speaker_V)), speed))
+        return mel_to_wave(self.spoken_mel(made, text_tokens, speaker_V), speed)
+
+    def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any) -> SpokenMel:
+        return SpokenMel(self._mel_of(made.codes_N, _voice_of(self._dvae, speaker_V)))
 
     def _mel_of(self, codes_N: NDArray[np.int32], voice_1V: Any) -> NDArray[np.float32]:
         return self._postfilter.apply(self._decode(tf.constant(codes_N[None]), voice_1V)[0].numpy())
@@ -132,6 +135,9 @@ class TrainedMelDecoder:
         self._postfilter = Postfilter.of(self._mel_decoder, gains)
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
+        return mel_to_wave(self.spoken_mel(made, text_tokens, speaker_V), speed)
+
+    def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any) -> SpokenMel:
         voice_1V = _voice_of(self._dvae, speaker_V)
         inputs = [voice_1V, tf.constant(made.codes_N[None]), tf.constant(made.latents_ND[None])]
         if len(made.spoken_token_N):
@@ -140,7 +146,7 @@ class TrainedMelDecoder:
         else:
             mel_1TM, *pitch_1T = self._without_text(*inputs)
         mel_TM = self._postfilter.apply(mel_1TM[0].numpy())
-        return mel_to_wave(mel_TM, pitch_1T[0][0].numpy() if pitch_1T else None, speed)
+        return SpokenMel(mel_TM, pitch_1T[0][0].numpy() if pitch_1T else None)
 
 
 def _voice_of(dvae: DVAE, speaker_V: Any) -> tf.Tensor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from myxtts.audio.griffin_lim import griffin_lim
 from myxtts.audio.source_filter import source_filter
 from myxtts.synthesis.joining import stretched
+from myxtts.synthesis.speech_model import SpokenMel
 
 Floats = NDArray[np.float32]
 
@@ -19,9 +20,9 @@ def vocoder_name(*, with_pitch: bool) -> str:
     return "source-filter vocoder" if with_pitch else "Griffin-Lim"
 
 
-def mel_to_wave(mel_TM: Floats, pitch_T: Floats | None, speed: float) -> Floats:
-    """The wave of log mels, and of their pitch in Hz (0 where unvoiced), `speed` times as fast."""
-    mel_TM = stretched(mel_TM, speed)
+def mel_to_wave(spoken: SpokenMel, speed: float) -> Floats:
+    """The wave, `speed` times as fast."""
+    mel_TM, pitch_T = stretched(spoken.mel_TM, speed), spoken.pitch_T
     if pitch_T is None:
         return griffin_lim(mel_TM)
     # The nearest frame's pitch: nothing is between voiced and unvoiced.

@@ -1,55 +1,91 @@
-"""Reranking: a text is generated several times, and the wave in which the voice's aligner hears the text best is kept.
+"""Reranking: a text is generated several times, and what the voice's aligner understands best is spoken.
 
 The GPT's mistakes are chance: another seed makes others. The CTC aligner that taught it where each token is spoken can
-tell how well a wave fits its text, without a recogniser. No TensorFlow.
+tell how well a mel fits its text, without a recogniser. What was chosen is decoded once more with the aligner's own
+alignment, since the decoder learnt to read the text at such places and the attention heads are a token off at times.
+No TensorFlow.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from myxtts.audio.io import resampled
-from myxtts.audio.mel import DVAE_MEL
-from myxtts.audio.numpy_mel import log_mel
-from myxtts.models.ctc_paths import end_scores
+from myxtts.models.ctc_paths import end_scores, forced_paths, labels_of_codes
 from myxtts.models.numpy_aligner import NumpyAligner
 from myxtts.synthesis.hallucinations import HallucinationChecks, attempt_seed, generate_checked
 from myxtts.synthesis.litert.layout import mel_decoder_of
-from myxtts.synthesis.speech_model import CheckedCodes, CodeGenerator, TextBatch, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, CodeGenerator, SpeechModel, SpokenMel, TextBatch
 from myxtts.synthesis.voice import Voice
 
 logger = logging.getLogger(__name__)
 
 
 class Reranker:
-    """Scores waves against their text."""
+    """Chooses among candidates of one text. `label_of_token` is -1 for tokens without a sound."""
 
     def __init__(self, aligner: NumpyAligner, label_of_token: NDArray[np.int32]) -> None:
-        """`label_of_token` is -1 for tokens without a sound."""
         self._aligner, self._label_of_token = aligner, label_of_token
 
-    def score(self, wave: Wave, sample_rate: int, ids: list[int]) -> float:
-        """The log likelihood of the text's sounds in the wave; of waves of the same text the highest is the best."""
+    def best(
+        self,
+        model: SpeechModel,
+        candidates: Sequence[CheckedCodes],
+        ids: Sequence[int],
+        speaker_V: NDArray[np.float32] | None,
+    ) -> tuple[CheckedCodes, SpokenMel]:
+        """The candidate that fits its text best, with the aligner's alignment, and its mel."""
+
+        def spoken_mel(made: CheckedCodes) -> SpokenMel:
+            mel = model.spoken_mel(made, ids, speaker_V)
+            assert mel is not None, "a reranker is for voices that speak by mels"
+            return mel
+
+        mels = [spoken_mel(made) for made in candidates]
+        scores = [self.score(mel.mel_TM, ids) for mel in mels] if len(mels) > 1 else [0.0]
+        chosen = int(np.argmax(scores))
+        made, mel = candidates[chosen], mels[chosen]
+        if not len(made.spoken_token_N):
+            return made, mel
+        aligned = replace(made, spoken_token_N=self.alignment(mel.mel_TM, ids, len(made.codes_N)))
+        return aligned, spoken_mel(aligned)
+
+    def score(self, mel_TM: NDArray[np.float32], ids: Sequence[int]) -> float:
+        """The log likelihood of the text's sounds in the mel; of mels of one text the highest is the best."""
+        _, labels = self._sounds(ids)
+        return float(end_scores(self._aligner.log_posteriors(mel_TM), labels)[-1])
+
+    def alignment(self, mel_TM: NDArray[np.float32], ids: Sequence[int], codes: int) -> NDArray[np.int32]:
+        """For every code the token of the text that is spoken then."""
+        places, labels = self._sounds(ids)
+        if not len(labels):
+            return np.zeros(codes, np.int32)
+        logp_FK = self._aligner.log_posteriors(mel_TM)
+        [path_F] = forced_paths(logp_FK[None], np.array([len(logp_FK)]), [labels])
+        return np.asarray(places[labels_of_codes(path_F, codes)], np.int32)
+
+    def _sounds(self, ids: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The tokens that make a sound, by their place in the text, and their labels."""
         labels = self._label_of_token[np.asarray(ids, np.int64)]
-        if not len(wave):
-            return -np.inf
-        mel_TM = log_mel(resampled(wave, sample_rate, DVAE_MEL.sample_rate), DVAE_MEL)
-        return float(end_scores(self._aligner.log_posteriors(mel_TM), labels[labels >= 0])[-1])
+        places = np.flatnonzero(labels >= 0)
+        return places, labels[places]
 
 
 def reranker_of(voice: Voice) -> Reranker | None:
-    """None for a voice without an aligner, and for one whose speech is streamed while it is generated."""
+    """None for a voice without an aligner, and for one that does not speak by mels."""
     if voice.aligner is None or mel_decoder_of(voice.manifest.parts) is None:
         return None
     labels = voice.tokenizer.spoken_labels()
-    if voice.aligner.labels != labels.max(initial=-1) + 1:
+    sounds = int(labels.max(initial=-1)) + 1
+    if voice.aligner.labels != sounds:
         logger.warning(
             "the voice's aligner knows %d sounds and its text has %d: it cannot choose among candidates",
             voice.aligner.labels,
-            labels.max(initial=-1) + 1,
+            sounds,
         )
         return None
     return Reranker(voice.aligner, labels)
@@ -61,7 +97,7 @@ def generate_candidates(
     count: int,
     *,
     checks: HallucinationChecks | None,
-    last_sounding: list[int],
+    last_sounding: Sequence[int],
 ) -> list[list[CheckedCodes]]:
     """For each text up to `count` generations without a fault; the first has the text's own seed.
 
@@ -69,16 +105,16 @@ def generate_candidates(
     """
     if count == 1:
         return [[made] for made in generate_checked(generator, texts, checks=checks, last_sounding=last_sounding)]
-    once = None if checks is None else checks.once()
+    seeds = texts.row_seeds()
     rows = [row for row in range(len(texts)) for _ in range(count)]
-    seeds = [attempt_seed(seed, number) for seed in texts.row_seeds() for number in range(count)]
-    many = texts.repeated(rows, seeds)
+    many = texts.repeated(rows, [attempt_seed(seed, number) for seed in seeds for number in range(count)])
+    once = None if checks is None else checks.once()
     made = generate_checked(generator, many, checks=once, last_sounding=[last_sounding[row] for row in rows])
     groups = [made[first : first + count] for first in range(0, len(made), count)]
     good = [[one for one in group if one.fault is None] for group in groups]
     failed = [row for row, group in enumerate(good) if not group]
     if failed:
-        again = texts.repeated(failed, [attempt_seed(texts.row_seeds()[row], count) for row in failed])
+        again = texts.repeated(failed, [attempt_seed(seeds[row], count) for row in failed])
         last = [last_sounding[row] for row in failed]
         for row, one in zip(failed, generate_checked(generator, again, checks=checks, last_sounding=last), strict=True):
             good[row] = [one]

@@ -1,7 +1,7 @@
 """What a runtime computes for the synthesizer: a small interface, and the arrays that cross it. No TensorFlow.
 
 `myxtts.synthesis.tensorflow_model` stands behind it; another runtime needs these methods and nothing else. Sizes in
-names: B batch, L latents, U text tokens, N codes, D width, V speaker vector, S samples.
+names: B batch, L latents, U text tokens, N codes, D width, V speaker vector, S samples, T mel frames, M mel channels.
 """
 
 from __future__ import annotations
@@ -137,6 +137,15 @@ class Codec(Protocol):
         """The clip through its mel and back, without codes: what Griffin-Lim alone costs."""
 
 
+class SpokenMel(NamedTuple):
+    """What a vocoder speaks."""
+
+    mel_TM: NDArray[np.float32]
+    """Log mel."""
+    pitch_T: NDArray[np.float32] | None = None
+    """In Hz, 0 where unvoiced; None where the decoder predicts none."""
+
+
 class SpeechModel(CodeGenerator, Protocol):
     """The networks of one voice."""
 
@@ -157,6 +166,11 @@ class SpeechModel(CodeGenerator, Protocol):
         self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None, speed: float
     ) -> Wave:
         """The wave of one text's codes."""
+
+    def spoken_mel(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
+    ) -> SpokenMel | None:
+        """What `decode` would give to a vocoder; None where it makes a wave without a mel."""
 
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
         """None where a wave can only be made whole, as with mels."""

@@ -25,6 +25,7 @@ from myxtts.errors import SynthesisError
 from myxtts.synthesis import references
 from myxtts.synthesis.hallucinations import HallucinationChecks, stream_checked
 from myxtts.synthesis.joining import GrowingTrim, faded, pause, trim_silence
+from myxtts.synthesis.mel_to_wave import mel_to_wave
 from myxtts.synthesis.options import SpeakingKeywords, SpeakingOptions
 from myxtts.synthesis.references import Reference, VoiceLatents
 from myxtts.synthesis.reranking import generate_candidates, reranker_of
@@ -262,17 +263,17 @@ class Synthesizer:
         self, candidates: Sequence[CheckedCodes], planned: _Planned, speaking: _Speaking
     ) -> tuple[CheckedCodes, np.ndarray]:
         """The candidate that fits its text best, and its wave."""
-        waves = [
-            np.nan_to_num(self.model.decode(made, planned.ids, speaking.latents.speaker_V, speaking.speed))
-            if len(made.codes_N)
-            else np.zeros(0, np.float32)
-            for made in candidates
-        ]
-        if self._reranker is None or len(candidates) == 1:
-            return candidates[0], waves[0]
-        scores = [self._reranker.score(wave, self.sample_rate, planned.ids) for wave in waves]
-        best = int(np.argmax(scores))
-        return candidates[best], waves[best]
+        sounding = [made for made in candidates if len(made.codes_N)]
+        if not sounding:
+            return candidates[0], np.zeros(0, np.float32)
+        speaker_V = speaking.latents.speaker_V
+        if self._reranker is None:
+            made = sounding[0]
+            wave = self.model.decode(made, planned.ids, speaker_V, speaking.speed)
+        else:
+            made, mel = self._reranker.best(self.model, sounding, planned.ids, speaker_V)
+            wave = mel_to_wave(mel, speaking.speed)
+        return made, np.nan_to_num(wave)
 
     def _generate(self, group: Sequence[_Planned], speaking: _Speaking) -> list[list[CheckedCodes]]:
         """Candidates of codes for each piece, all in one batch; none for a piece without tokens."""

@@ -19,10 +19,10 @@ from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.errors import SynthesisError
 from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_SAMPLE_RATE
-from myxtts.synthesis.decoding import CodecDecoder, Decoder, HiFiGANDecoder, TrainedMelDecoder
+from myxtts.synthesis.decoding import CodecDecoder, HiFiGANDecoder, TrainedMelDecoder
 from myxtts.synthesis.generation import Generator
 from myxtts.synthesis.references import VoiceLatents
-from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, TextBatch, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, Generated, SpokenMel, StreamingDecoder, TextBatch, Wave
 from myxtts.synthesis.voice import Voice, build_voice, find_voice, read_voice_config, voice_manifest
 
 
@@ -48,7 +48,9 @@ class TensorFlowModel:
             parts = build_voice(folder, voice.config.model)
         return cls(voice, parts, device=device)
 
-    def _choose_decoder(self, gains: Mapping[str, Sequence[float]]) -> Decoder:
+    def _choose_decoder(
+        self, gains: Mapping[str, Sequence[float]]
+    ) -> HiFiGANDecoder | CodecDecoder | TrainedMelDecoder:
         if {"hifigan", "speaker_encoder"} <= set(self._names):
             return HiFiGANDecoder(self.parts.hifigan, self._device)
         if self.codec is None:
@@ -118,6 +120,14 @@ class TensorFlowModel:
     ) -> Wave:
         with tf.device(self._device):
             return self._decoder.decode(made, text_tokens, speaker_V, speed)
+
+    def spoken_mel(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
+    ) -> SpokenMel | None:
+        if isinstance(self._decoder, HiFiGANDecoder):
+            return None
+        with tf.device(self._device):
+            return self._decoder.spoken_mel(made, text_tokens, speaker_V)
 
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
         if not isinstance(self._decoder, HiFiGANDecoder):

@@ -24,7 +24,7 @@ from myxtts.data.alignments import Alignments, codes_of
 from myxtts.data.batching import BatchSource, batches
 from myxtts.data.prepared import PreparedCorpus
 from myxtts.files import DAMAGED_ARRAYS, replacing, writing
-from myxtts.models.ctc_paths import error_rate, fill_blanks, forced_paths, greedy_labels
+from myxtts.models.ctc_paths import error_rate, forced_paths, greedy_labels, labels_of_codes
 from myxtts.runtime.seeds import keep_drawing_order
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.run_folder import disk_full_hint
@@ -218,8 +218,7 @@ class Aligner:
             paths = forced_paths(padded, np.array([len(row[0]) for row in rows]), [row[1] for row in rows])
             for clip, path, (_, labels, places) in zip(chosen, paths, rows, strict=True):
                 if len(labels):
-                    at = np.minimum(np.arange(codes[clip]) * 2 + 1, len(path) - 1)
-                    tokens[starts[clip] : starts[clip + 1]] = places[fill_blanks(path)[at]]
+                    tokens[starts[clip] : starts[clip + 1]] = places[labels_of_codes(path, codes[clip])]
         return Alignments(tokens, starts)
 
     def _logits_of(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:

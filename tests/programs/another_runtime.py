@@ -38,6 +38,9 @@ class Tones:
     def decode(self, made: Any, text_tokens: Any, speaker_V: Any, speed: float) -> Any:
         return np.sin(np.arange(len(made.codes_N) * 1024) / 10).astype(np.float32)
 
+    def spoken_mel(self, made: Any, text_tokens: Any, speaker_V: Any) -> None:
+        return None
+
     def streaming_decoder(self, speaker_V: Any) -> None:
         return None
 

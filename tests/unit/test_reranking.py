@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from myxtts import open_voice
-from myxtts.audio.mel import N_MELS
+from myxtts.audio.mel import DVAE_MEL, N_MELS
+from myxtts.audio.numpy_mel import log_mel
 from myxtts.errors import ConfigError, DataError, SynthesisError
 from myxtts.models.numpy_aligner import NumpyAligner
 from myxtts.synthesis.hallucinations import HallucinationChecks, attempt_seed
@@ -28,29 +29,49 @@ def base() -> Synthesizer:
     return open_voice(BASE)
 
 
+def mel_of(wave: np.ndarray) -> np.ndarray:
+    return log_mel(wave, DVAE_MEL)
+
+
 def test_speech_of_a_text_fits_it_better_than_speech_of_another(base: Synthesizer) -> None:
     reranker = reranker_of(base.voice)
     assert reranker is not None
     ids = base.voice.tokenizer.encode(TEXT, "en")
-    own, other = (base.speak(text).wave for text in (TEXT, "A young girl ran quickly off."))
+    own, other = (mel_of(base.speak(text).wave) for text in (TEXT, "A young girl ran quickly off."))
 
-    assert reranker.score(own, base.sample_rate, ids) > reranker.score(other, base.sample_rate, ids) + 10
-    assert reranker.score(own[:0], base.sample_rate, ids) == -np.inf
+    assert reranker.score(own, ids) > reranker.score(other, ids) + 10
 
 
 def test_the_candidate_that_fits_best_is_spoken_whole_or_streamed(base: Synthesizer) -> None:
     reranker = reranker_of(base.voice)
     assert reranker is not None
-    alone = [base.speak(TEXT, seed=attempt_seed(3, number), candidates=1).wave for number in range(3)]
-    ids = base.voice.tokenizer.encode(TEXT, "en")
-    scores = [reranker.score(wave, base.sample_rate, ids) for wave in alone]
+    ids, latents = base.voice.tokenizer.encode(TEXT, "en"), base.latents()
+    texts = TextBatch(latents.latents_LD[None], [ids], [len(ids)], base.voice.sampling, 3)
+    [made] = generate_candidates(base.model, texts, 3, checks=None, last_sounding=[len(ids) - 1])
+    mels = [base.model.spoken_mel(one, ids, latents.speaker_V) for one in made]
+    scores = [reranker.score(mel.mel_TM, ids) for mel in mels if mel is not None]
     assert len(set(scores)) == 3, "the candidates must differ for this test to tell anything"
+    best = int(np.argmax(scores))
 
     chosen = base.speak(TEXT, seed=3, candidates=3).wave
 
-    np.testing.assert_array_equal(chosen, alone[int(np.argmax(scores))])
+    np.testing.assert_array_equal(chosen, base.speak(TEXT, seed=attempt_seed(3, best), candidates=1).wave)
     streamed = np.concatenate([piece.wave for piece in base.stream(TEXT, seed=3, candidates=3)])
     np.testing.assert_array_equal(streamed, chosen)
+
+
+def test_the_alignment_follows_the_text_from_its_first_sound_to_its_last(base: Synthesizer) -> None:
+    reranker = reranker_of(base.voice)
+    assert reranker is not None
+    ids = base.voice.tokenizer.encode(TEXT, "en")
+    mel_TM = mel_of(base.speak(TEXT).wave)
+
+    spoken_N = reranker.alignment(mel_TM, ids, len(mel_TM) // 4)
+
+    assert (np.diff(spoken_N) >= 0).all()
+    assert spoken_N[0] <= 2
+    assert len(ids) - 3 <= spoken_N[-1] < len(ids)
+    np.testing.assert_array_equal(reranker.alignment(mel_TM, [], 5), np.zeros(5))
 
 
 class Scripted:
@@ -97,7 +118,7 @@ def test_a_text_whose_candidates_all_have_a_fault_is_tried_again() -> None:
 def test_without_an_aligner_one_is_spoken_and_more_are_refused(base: Synthesizer) -> None:
     plain = Synthesizer(replace(base.voice, aligner=None), base.model)
 
-    np.testing.assert_array_equal(plain.speak(TEXT).wave, base.speak(TEXT, candidates=1).wave)
+    assert plain.speak(TEXT).report.pieces == base.speak(TEXT, candidates=1).report.pieces
     with pytest.raises(SynthesisError, match="--candidates is 4"):
         plain.speak(TEXT, candidates=4)
     with pytest.raises(ConfigError, match="--candidates is 0"):

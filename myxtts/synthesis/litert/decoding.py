@@ -18,7 +18,7 @@ from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
 from myxtts.synthesis.litert.network import Array, Network
 from myxtts.synthesis.mel_to_wave import mel_to_wave, vocoder_name
-from myxtts.synthesis.speech_model import CheckedCodes, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave
 
 Floats = NDArray[np.float32]
 
@@ -45,6 +45,9 @@ class LiteRTMelDecoder:
         self.name = f"{'mel decoder' if reads_latents else 'DVAE'} and {vocoder_name(with_pitch=with_pitch)}"
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
+        return mel_to_wave(self.spoken_mel(made, text_tokens, speaker_V), speed)
+
+    def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None) -> SpokenMel:
         inputs: list[Array] = [voice_vector(speaker_V)] if self._voiced else []
         inputs.append(self._codebook_KC[made.codes_N][None])
         if self._reads_latents:
@@ -52,7 +55,9 @@ class LiteRTMelDecoder:
             if len(made.spoken_token_N):
                 inputs += [np.asarray([text_tokens], np.int32), np.asarray(made.spoken_token_N[None], np.int32)]
         mel_1TM, *pitch_1T = self._network(*inputs)
-        return mel_to_wave(self._postfilter.apply(mel_1TM[0]), pitch_1T[0][0] if pitch_1T else None, speed)
+        # Copies: what a network gives is overwritten by its next call.
+        pitch_T = pitch_1T[0][0].copy() if pitch_1T else None
+        return SpokenMel(self._postfilter.apply(mel_1TM[0]).copy(), pitch_T)
 
 
 def voice_vector(speaker_V: Floats | None) -> Floats:

@@ -24,7 +24,7 @@ from myxtts.synthesis.litert.folder import check_files, read_manifest, read_tabl
 from myxtts.synthesis.litert.gpt import LiteRTGPT
 from myxtts.synthesis.litert.network import Network
 from myxtts.synthesis.references import VoiceLatents
-from myxtts.synthesis.speech_model import CheckedCodes, Generated, StreamingDecoder, TextBatch, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, Generated, SpokenMel, StreamingDecoder, TextBatch, Wave
 from myxtts.synthesis.voice import Voice
 
 Floats = NDArray[np.float32]
@@ -144,6 +144,11 @@ class LiteRTModel:
 
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None, speed: float) -> Wave:
         return self._decoder.decode(made, text_tokens, speaker_V, speed)
+
+    def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None) -> SpokenMel | None:
+        if isinstance(self._decoder, LiteRTHiFiGAN):
+            return None
+        return self._decoder.spoken_mel(made, text_tokens, speaker_V)
 
     def streaming_decoder(self, speaker_V: Floats | None) -> StreamingDecoder | None:
         return self._decoder.streaming(speaker_V) if isinstance(self._decoder, LiteRTHiFiGAN) else None
