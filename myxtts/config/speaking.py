@@ -38,7 +38,7 @@ class Sampling:
 GUIDANCE = 2.0
 """For voices that were trained with text dropout. Of 1 to 4 it was the best for a voice of half an hour of speech."""
 CANDIDATES = 8
-"""For voices with an aligner and a decoder of mels: two words of five that are wrong with one are right (docs/results.md)."""
+"""For voices with an aligner and a decoder of mels: it mends two of five wrong words (recipes/base)."""
 MOST_CANDIDATES = 64
 WITHOUT_ALIGNMENT = Sampling(repetition_penalty=2.0)
 """A voice that was trained without the alignment loss loops without a penalty; one with it speaks worse with a penalty,

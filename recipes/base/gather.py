@@ -29,6 +29,9 @@ def lines_of(folder: Path, most: int | None, language: str) -> list[tuple[Path, 
 
 
 def main(out: str, *sources: str) -> None:
+    missing = [source for source in sources if not (Path(source.split(":")[0]) / "wavs").is_dir()]
+    if not sources or missing:
+        sys.exit(f"error: {missing[0] if missing else 'no corpus was named'}: {__doc__}")
     wavs = Path(out) / "wavs"
     wavs.mkdir(parents=True, exist_ok=True)
     lines = []
@@ -44,4 +47,4 @@ def main(out: str, *sources: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:] or [""])
