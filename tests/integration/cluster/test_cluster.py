@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: extra `cluster`")
-
-from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from tests.processes import run, run_forked
 from tests.ray_nodes import (
     NodeDidNotStartError,
@@ -24,26 +21,10 @@ from tests.ray_nodes import (
     wait_for_step,
     workers,
 )
-from tests.training_processes import ONE_THREAD, arguments, losses
+from tests.training_processes import arguments, losses
 
 CODEC = ("--stage", "codec", "--max-steps", "20", "--samples", "0")
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "demo"
-    write_demo_corpus(folder, DemoSettings(minutes=0.5), workers=1)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[float]]:
-    """The losses of one machine."""
-    folder = tmp_path_factory.mktemp("one") / "run"
-    result = run_forked(*arguments(corpus, folder, *CODEC), **ONE_THREAD)
-    assert result.returncode == 0, result.stderr
-    return losses(folder)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Whatever is killed, paused or full: a run over Ray nodes goes on to the losses of one machine, and leaves nothing.
 
-Minutes each, so not in `make test`: pytest -m cluster -n 0 tests/integration/test_cluster_faults.py
+Minutes each, so not in `make test`: pytest -m cluster -n 0 tests/integration/cluster
 """
 
 from __future__ import annotations
@@ -15,33 +15,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: extra `cluster`")
-
-from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from myxtts.runtime.workers import tf_config
-from tests.processes import run_forked
 from tests.ray_nodes import RayNodes, command, ended_well, nothing_is_left, started, wait_for_step, workers
-from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses
+from tests.training_processes import arguments, events, log_of, losses
 
 STEPS = 50
 CODEC = ("--stage", "codec", "--max-steps", str(STEPS), "--samples", "0", "--checkpoint-every", "10")
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "demo"
-    write_demo_corpus(folder, DemoSettings(minutes=0.5), workers=1)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[float]]:
-    """The losses of one machine."""
-    folder = tmp_path_factory.mktemp("one") / "run"
-    result = run_forked(*arguments(corpus, folder, *CODEC), **ONE_THREAD)
-    assert result.returncode == 0, result.stderr
-    return losses(folder)
 
 
 @pytest.fixture(scope="module")
