@@ -55,6 +55,10 @@ class RayNodes:
         """The node's raylet, and with it all of its workers, at once."""
         self._cluster.remove_node(node, allow_graceful=False)
 
+    def kill_head(self) -> None:
+        """The process that knows the cluster's nodes and actors; the nodes follow it after a minute."""
+        self._cluster.head_node.all_processes["gcs_server"][0].process.kill()
+
     def close(self) -> None:
         self._cluster.shutdown()
 
@@ -76,11 +80,13 @@ def command(corpus: Path, run_dir: Path, address: str, *more: str) -> list[str]:
 
 
 @contextmanager
-def started(command: Sequence[str], run_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    command: Sequence[str], run_dir: Path, *, inside: Sequence[str] = (), **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """The driver, in an interpreter of its own; what it says is in a file beside the run's folder."""
     with log_of(run_dir).open("ab") as log:
         driver = subprocess.Popen(
-            [sys.executable, *command],
+            [*inside, sys.executable, *command],
             cwd=ROOT,
             env={**os.environ, **LOOPBACK_ONLY, **ONLY_CPU, **ONE_THREAD, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
@@ -101,6 +107,14 @@ def wait_for_step(driver: subprocess.Popen[bytes], run_dir: Path, step: int, tim
         assert driver.poll() is None, log_of(run_dir).read_text()
         assert time.monotonic() < ends_at, f"step {step} was not reached: {log_of(run_dir).read_text()}"
         time.sleep(0.05)
+
+
+def wait_for_words(driver: subprocess.Popen[bytes], run_dir: Path, words: str, timeout_s: float = 120) -> None:
+    ends_at = time.monotonic() + timeout_s
+    while words not in log_of(run_dir).read_text():
+        assert driver.poll() is None
+        assert time.monotonic() < ends_at, log_of(run_dir).read_text()
+        time.sleep(0.2)
 
 
 def ended_well(driver: subprocess.Popen[bytes], run_dir: Path, timeout_s: float = 600) -> None:

@@ -20,7 +20,7 @@ from myxtts.cluster.actors import LEASE_S, DataWorkerActor, ModelWorkerActor, Ou
 from myxtts.cluster.connecting import LOCAL, connected, nodes_of
 from myxtts.cluster.looking import look_at, refuse_other_views
 from myxtts.cluster.plan import ClusterPlan, ClusterRequest, Node, plan_cluster
-from myxtts.cluster.watching import HEALTH, Watched, WorkerWatch
+from myxtts.cluster.watching import HEAD_LOST_S, HEALTH, HeadWatch, Watched, WorkerWatch
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import DeviceError, MissingDependencyError, TrainingError
 from myxtts.monitoring.console import LiveConsole
@@ -85,6 +85,7 @@ class Driver:
     ) -> None:
         self._ray, self._config, self._request, self._folder = ray, config, request, folder
         self._console, self._stop = console, stop
+        self._head = HeadWatch(ray.get_runtime_context().gcs_address)
         self._events = EventFollower(folder.events)
         for event in self._events.poll():
             console.state.apply(event)  # from before a resume
@@ -102,6 +103,12 @@ class Driver:
                 raise outcome.error
             if outcome.fault is not None:
                 raise RuntimeError(outcome.fault)
+            if self._head.is_lost and not outcome.finished:
+                raise TrainingError(
+                    f"Ray's head at {self._head.address} has not answered for {HEAD_LOST_S:.0f} s",
+                    hint="start it again (`ray start --head`), and the other nodes with it; the same command continues "
+                    "from the last checkpoint",
+                )
             if outcome.lost is None or self._stop():
                 return outcome.finished
             if (now := self._folder.saved_checkpoints()) != saved:
@@ -184,8 +191,13 @@ class Driver:
                 return outcome
             if (lost := watch.look()) is not None:
                 return Outcome(lost=lost)
-            if self._stop() and not asked_to_stop:
+            self._head.look()
+            if (self._stop() or self._head.is_lost) and not asked_to_stop:
                 asked_to_stop = True
+                if self._head.is_lost:
+                    logger.error(
+                        "Ray's head at %s no longer answers: the model workers stop and save", self._head.address
+                    )
                 for one in models:
                     one.actor.stop.options(concurrency_group=HEALTH).remote()
 
@@ -204,7 +216,10 @@ class Driver:
         return outcomes
 
     def _end(self, workers: list[Watched]) -> None:
-        """Returns when no model worker of the attempt can write any more."""
+        """Returns when no model worker of the attempt can write any more. Without a head Ray can end nobody, and waits
+        for it: the model workers have stopped by themselves then, and the nodes end with their head."""
+        if not self._head.answers():
+            return
         for one in workers:
             self._ray.kill(one.actor)
         alive = {node.identity for node in nodes_of(self._ray)}

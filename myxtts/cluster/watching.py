@@ -1,8 +1,10 @@
-"""Signs of life of all workers: who does not answer is named, and who does not for long counts as lost."""
+"""Signs of life of all workers and of Ray's head: who does not answer is named, and who does not for long counts as
+lost."""
 
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +22,36 @@ LOST_S = 120.0
 """Of a worker that is given up: Ray ends it, and starts a data worker again."""
 START_GRACE_S = 60.0
 """How long a process may take to start before its silence counts."""
+HEAD_LOST_S = 15.0
+"""Ray ends a driver, without a word of ours, whose head has been away for 60 s: the model workers must save before."""
+
+
+class HeadWatch:
+    """Whether Ray's head answers at its port; Ray itself says nothing until it ends the process."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._asked_at = self._seen_at = time.monotonic()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._asked_at - self._seen_at > HEAD_LOST_S
+
+    def look(self) -> None:
+        """Asks, every two seconds at most."""
+        if time.monotonic() - self._asked_at >= 2.0:
+            self.answers()
+
+    def answers(self) -> bool:
+        """Asks now."""
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), 1.0).close()
+        except OSError:
+            self._asked_at = time.monotonic()
+            return False
+        self._asked_at = self._seen_at = time.monotonic()
+        return True
 
 
 @dataclass

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,16 @@ from pathlib import Path
 import pytest
 
 from myxtts.runtime.workers import tf_config
-from tests.ray_nodes import RayNodes, command, ended_well, nothing_is_left, started, wait_for_step, workers
+from tests.ray_nodes import (
+    RayNodes,
+    command,
+    ended_well,
+    nothing_is_left,
+    started,
+    wait_for_step,
+    wait_for_words,
+    workers,
+)
 from tests.training_processes import arguments, events, log_of, losses
 
 STEPS = 50
@@ -139,14 +147,6 @@ def test_a_paused_worker_is_named_and_goes_on_when_it_wakes(
     assert_equal(losses(folder), expected, 0.0)
 
 
-def wait_for_words(driver: subprocess.Popen[bytes], folder: Path, words: str) -> None:
-    ends_at = time.monotonic() + 120
-    while words not in log_of(folder).read_text():
-        assert driver.poll() is None
-        assert time.monotonic() < ends_at, log_of(folder).read_text()
-        time.sleep(0.2)
-
-
 def test_a_killed_node_is_waited_for_and_the_run_goes_on_when_it_is_back(
     corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
 ) -> None:
@@ -175,6 +175,33 @@ def test_an_elastic_run_goes_on_with_the_devices_that_are_left(
         ended_well(driver, folder)
 
     assert_equal(losses(folder), expected, 1e-5)
+
+
+def test_without_rays_head_the_run_saves_and_says_so_and_goes_on_with_another_head(
+    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    # So many steps that the head's loss comes before their end.
+    with (
+        own_nodes(2) as nodes,
+        started(command(corpus, folder, nodes.address, *of(1, 1), "--max-steps", "100000"), folder) as driver,
+    ):
+        wait_for_step(driver, folder, 15)
+        nodes.kill_head()
+        assert driver.wait(300) == 1
+        nothing_is_left(timeout_s=180)
+    said = log_of(folder).read_text()
+    assert f"error: Ray's head at {nodes.address} has not answered" in said
+    assert "hint: start it again" in said
+    assert events(folder)[-1]["reason"] == "interrupted"
+
+    reached = max(losses(folder))
+    with own_nodes(2) as nodes:
+        line = command(corpus, folder, nodes.address, *of(1, 1), "--max-steps", str(reached + 5))
+        with started(line, folder) as driver:
+            ended_well(driver, folder)
+    assert max(losses(folder)) == reached + 5
+    assert all(losses(folder)[step] == expected[step] for step in range(1, 16))
 
 
 def test_processes_that_tf_config_names_learn_together_without_ray(
