@@ -178,7 +178,7 @@ def test_an_elastic_run_goes_on_with_the_devices_that_are_left(
 
 
 def test_without_rays_head_the_run_saves_and_says_so_and_goes_on_with_another_head(
-    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+    corpus: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     # So many steps that the head's loss comes before their end.
@@ -200,8 +200,10 @@ def test_without_rays_head_the_run_saves_and_says_so_and_goes_on_with_another_he
         line = command(corpus, folder, nodes.address, *of(1, 1), "--max-steps", str(reached + 5))
         with started(line, folder) as driver:
             ended_well(driver, folder)
-    assert max(losses(folder)) == reached + 5
-    assert all(losses(folder)[step] == expected[step] for step in range(1, 16))
+    # Its schedule is that of another number of steps, so its losses are compared with themselves: none is missing, and
+    # none was learnt twice.
+    assert [*losses(folder)] == [*range(1, reached + 6)]
+    assert all(len(of_step) == 1 for of_step in losses(folder).values())
 
 
 def test_processes_that_tf_config_names_learn_together_without_ray(
