@@ -52,37 +52,43 @@ def growth(readings: list[Reading]) -> tuple[float, int, int]:
     return float(slope * 1000), files, threads
 
 
-def last_step(run: Path) -> int:
-    """From the end of the event log, which grows long."""
+def size_of_events(run: Path) -> int:
     path = run / "events.jsonl"
-    if not path.exists():
+    return path.stat().st_size if path.exists() else 0
+
+
+def last_step(run: Path, since: int) -> int:
+    """From the end of the event log, which grows long; 0 where none was written beyond so many bytes, in which the
+    stages before have their steps."""
+    if size_of_events(run) <= since:
         return 0
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 20_000))
+    with (run / "events.jsonl").open("rb") as file:
+        file.seek(max(since, size_of_events(run) - 20_000))
         found = re.findall(rb'"event": "step".*?"step": (\d+)', file.read())
     return int(found[-1]) if found else 0
 
 
-def read(process: ForkedProcess, run: Path) -> Reading | None:
+def read(process: ForkedProcess, step: int) -> Reading | None:
     try:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
         files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
     except OSError:
         return None
     numbers = {name: int(value) for name, value in re.findall(r"(VmRSS|Threads):\s+(\d+)", status)}
-    return Reading(last_step(run), numbers["VmRSS"] / 1024, files, numbers["Threads"]) if "VmRSS" in numbers else None
+    return Reading(step, numbers["VmRSS"] / 1024, files, numbers["Threads"]) if "VmRSS" in numbers else None
 
 
 def soak(command: list[str], run: Path, minutes: float) -> list[Reading]:
     """Readings of one stage, until it ends or the time is over."""
     began, readings = time.monotonic(), list[Reading]()
+    since = size_of_events(run)
     process = started(command, run)
     while process.poll() is None:
         if time.monotonic() - began > 60 * minutes:
             process.send_signal(signal.SIGTERM)
             process.wait(600)
             break
-        reading = read(process, run)
+        reading = read(process, last_step(run, since))
         if reading is not None and reading.step > (readings[-1].step if readings else 0):
             readings.append(reading)
         time.sleep(POLL_S)
