@@ -13,6 +13,7 @@ import random
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
@@ -66,8 +67,11 @@ def kill_and_go_on(
                 if victim == "driver":
                     driver.send_signal(signal.SIGKILL)
                     break
-                for worker in rng.sample(workers(victim), 1):
-                    worker.kill()
+                # None, for a moment, while Ray starts one again.
+                while not (alive := workers(victim)):
+                    assert driver.poll() is None
+                    time.sleep(0.2)
+                rng.choice(alive).kill()
             code = driver.wait(3600)
         if code == 0:
             assert events(folder)[-1]["reason"] == "finished"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -39,8 +41,8 @@ def nodes() -> Iterator[RayNodes]:
 
 
 @contextmanager
-def own_nodes(*cpus: int) -> Iterator[RayNodes]:
-    nodes = RayNodes(*cpus)
+def own_nodes(*cpus: int, **options: int) -> Iterator[RayNodes]:
+    nodes = RayNodes(*cpus, **options)
     try:
         yield nodes
     finally:
@@ -204,6 +206,36 @@ def test_without_rays_head_the_run_saves_and_says_so_and_goes_on_with_another_he
     # none was learnt twice.
     assert [*losses(folder)] == [*range(1, reached + 6)]
     assert all(len(of_step) == 1 for of_step in losses(folder).values())
+
+
+FILLER = """
+import sys, numpy, ray
+ray.init(sys.argv[1], log_to_driver=False)
+kept = [ray.put(numpy.random.bytes(8 << 20)) for _ in range(24)]
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_full_object_store_spills_and_the_losses_stay(
+    corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
+) -> None:
+    folder = tmp_path / "run"
+    # Twice what the store holds, kept by another job for as long as the run takes.
+    with (
+        own_nodes(2, object_store_memory=80 << 20) as nodes,
+        subprocess.Popen(
+            [sys.executable, "-c", FILLER, nodes.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as filler,
+    ):
+        assert filler.stdout is not None
+        assert filler.stdout.readline() == b"full\n"
+        with started(command(corpus, folder, nodes.address, *of(1, 1)), folder) as driver:
+            ended_well(driver, folder)
+        assert filler.poll() is None
+        filler.communicate()
+
+    assert_equal(losses(folder), expected, 0.0)
 
 
 def test_processes_that_tf_config_names_learn_together_without_ray(
