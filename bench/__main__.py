@@ -13,7 +13,20 @@ import sys
 from bench.measure import HERE
 from bench.report import INCONCLUSIVE, MISSED
 
-NAMES = ("startup", "data", "mel", "model", "train", "synth", "speak", "pipeline", "simulate", "scale", "serve")
+NAMES = (
+    "startup",
+    "data",
+    "mel",
+    "model",
+    "train",
+    "synth",
+    "speak",
+    "pipeline",
+    "simulate",
+    "cluster",
+    "scale",
+    "serve",
+)
 SPECIAL = ("gpu",)
 """Left out of `all`: they need what most machines lack."""
 

@@ -8,6 +8,7 @@ and are tried three times: its cost means nothing for a trained voice, what batc
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -30,8 +31,12 @@ import psutil
 from bench.measure import ONE_THREAD, BenchError, Others
 from bench.report import Report, Row, at_least, at_most, finish, parser_for, run_main
 
-TEXT = "The press of this city was printing books for all the people who could read. Others looked at the pictures."
+SPOKEN = "The press of this city was printing books for all the people who could read. Others looked at the pictures."
+WORDS = SPOKEN.split()
+TEXTS = ["{} {}".format(" ".join(WORDS[turns:]), " ".join(WORDS[:turns])) for turns in range(len(WORDS))]
+"""Of one length and each another: requests for the same text would share its prompt."""
 STREAMS = (1, 4, 16)
+_asked = itertools.count()
 PLACES, WAITING = 4, 4
 TOO_MUCH = 10
 
@@ -107,7 +112,8 @@ def _environment() -> dict[str, str]:
 async def ask(url: str, load: Load, *, leave_s: float | None = None) -> int:
     """One request on a connection of its own; with `leave_s` the client hangs up after so long."""
     place = urlsplit(url)
-    body = json.dumps({"model": "tts-1", "input": TEXT, "voice": "alloy", "response_format": "pcm"}).encode()
+    text = TEXTS[next(_asked) % len(TEXTS)]
+    body = json.dumps({"model": "tts-1", "input": text, "voice": "alloy", "response_format": "pcm"}).encode()
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     try:

@@ -179,7 +179,8 @@ def turn_of(side: str, voices: Path) -> Callable[[str], dict[str, float]]:
     mel, hifigan = (open_voice(voices / f"{kind}-{side}", runtime=runtime) for kind in KINDS)
     known = {synthesizer: synthesizer.latents(speaker="anna") for synthesizer in (mel, hifigan)}
     ids = mel.voice.tokenizer.encode(SENTENCE, "en")
-    text_BU = np.array([ids] * AT_ONCE, np.int32)
+    # As many different texts, of one length: equal ones would share their prompt.
+    text_BU = np.stack([np.roll(ids, turns) for turns in range(AT_ONCE)]).astype(np.int32)
     latents_1LD = known[mel].latents_LD[None]
     width = latents_1LD.shape[-1]
 

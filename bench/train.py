@@ -152,19 +152,24 @@ class Training:
         reference_seconds: float | None = None,
         *,
         size: str = "small",
+        clips_a_batch: int = CLIPS_A_BATCH,
         trainer: Any = None,
         alignments: Any = None,
+        team: Any = None,
     ) -> None:
-        """A `trainer` that has learnt before brings its compiled functions along."""
+        """A `trainer` that has learnt before brings its compiled functions along. With a `team` this is one of several
+        model workers, each of which has its rows of every batch."""
         from myxtts.pipeline import SequentialPipeline
         from myxtts.training.stage_data import size_of
+        from myxtts.training.team import OwnRows
 
-        self.trainer = trainer or _new_trainer(prepared, size)
+        self.trainer = trainer or _new_trainer(prepared, size, clips_a_batch)
         self.batch_bytes = 0
         """Of the batch learnt last, as it travels from the data device to the model's."""
         plan = self.trainer.plan
+        source = self._source(prepared, reference_seconds, alignments or even_alignments(prepared))
         self.pipeline = SequentialPipeline(
-            self._source(prepared, reference_seconds, alignments or even_alignments(prepared)),
+            source if team is None else OwnRows(source, team),
             self.trainer.producers,
             model_devices=[role.name for role in plan.models],
             host_buffer_size=2,
@@ -182,13 +187,17 @@ class Training:
 
     def step(self) -> float:
         """Learn one batch; its seconds, padding included."""
+        return float(self.step_sized().padded_seconds)
+
+    def step_sized(self) -> Any:
+        """Learn one batch; its size."""
         batch = next(self.pipeline)
         self.batch_bytes = sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in batch.tensors.values())
         self.trainer.learn([batch])
-        return float(batch.size.padded_seconds)
+        return batch.size
 
 
-def _new_trainer(prepared: Any, size: str) -> Any:
+def _new_trainer(prepared: Any, size: str, clips_a_batch: int) -> Any:
     """At the first step of stage gpt, from scratch."""
     from myxtts.config.config import XTTSConfig
     from myxtts.config.data import DataConfig
@@ -198,7 +207,7 @@ def _new_trainer(prepared: Any, size: str) -> Any:
     # The preset's vocabulary, which is XTTS's, unless the corpus has more tokens than that.
     vocabulary = max(ModelConfig(model_size=size).text_vocab, prepared.tokenizer.size)
     model = ModelConfig(model_size=size, text_vocab=vocabulary)
-    trainer = XTTSTrainer(XTTSConfig(model=model, data=DataConfig(batch_size=CLIPS_A_BATCH)))
+    trainer = XTTSTrainer(XTTSConfig(model=model, data=DataConfig(batch_size=clips_a_batch)))
     trainer.start_stage("gpt")
     trainer.current_stage().initialise(0)
     return trainer
