@@ -3,7 +3,8 @@
     python -m tests.cluster_kills --kills 100 --seed 0 --out /tmp/kills
 
 Each kill is of a data worker, a model worker or the driver, kill -9, some steps after the last one. The run is begun
-again where its driver was killed, and ends when all kills are done and all steps are. One line a kill.
+again where its driver was killed, and ends when all kills are done and all steps are. One line a kill, with what came
+of it; then how many of each kind went on how.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from subprocess import Popen
 
 from myxtts.data.demo_corpus import DemoSettings, write_demo_corpus
 from tests.processes import run
-from tests.ray_nodes import RayNodes, command, started, wait_for_step, workers
-from tests.training_processes import ONE_THREAD, arguments, events, losses
+from tests.ray_nodes import RayNodes, command, nothing_is_left, started, wait_for_step, workers
+from tests.training_processes import ONE_THREAD, arguments, events, log_of, losses
 
 STEPS_PER_KILL = 6
+"""At most, between the run's going on and the next kill; it has twice as many, for what it learns before it is hit."""
 VICTIMS = ("DataWorkerActor", "ModelWorkerActor", "driver")
+PATIENCE_S = 1800.0
 
 
 def main(argv: list[str]) -> int:
@@ -34,49 +39,86 @@ def main(argv: list[str]) -> int:
     shutil.rmtree(options.out, ignore_errors=True)
     corpus = options.out / "demo"
     write_demo_corpus(corpus, DemoSettings(minutes=0.5), workers=1)
-    steps = (options.kills + 1) * STEPS_PER_KILL
+    steps = 2 * STEPS_PER_KILL * (options.kills + 1)
     flags = ("--stage", "codec", "--max-steps", str(steps), "--samples", "0", "--checkpoint-every", "4")
     whole = run(*arguments(corpus, options.out / "one", *flags), timeout_s=36_000, **ONE_THREAD)
     if whole.returncode:
         print(whole.stderr)
         return 1
     nodes = RayNodes(3)
+    folder = options.out / "run"
     try:
-        kill_and_go_on(corpus, options.out / "run", nodes, random.Random(options.seed), options.kills, flags)
+        line = command(corpus, folder, nodes.address, *flags, "--data-workers", "2")
+        ends = kill_and_go_on(line, folder, random.Random(options.seed), options.kills)
     finally:
         nodes.close()
-    expected, found = losses(options.out / "one"), losses(options.out / "run")
+    expected, found = losses(options.out / "one"), losses(folder)
     wrong = [step for step in expected if found.get(step) != expected[step]]
+    for (victim, end), count in sorted(ends.items()):
+        print(f"{count:4} {victim}: {end}")
     print(f"{options.kills} kills, {len(expected)} steps, {len(wrong)} with other losses {wrong[:5]}")
     return 1 if wrong else 0
 
 
-def kill_and_go_on(
-    corpus: Path, folder: Path, nodes: RayNodes, rng: random.Random, kills: int, flags: tuple[str, ...]
-) -> None:
-    line = command(corpus, folder, nodes.address, *flags, "--data-workers", "2")
+def kill_and_go_on(line: list[str], folder: Path, rng: random.Random, kills: int) -> Counter[tuple[str, str]]:
+    """How many kills of whom went on how."""
+    ends: Counter[tuple[str, str]] = Counter()
+    killed: Killed | None = None
     done = 0
     while True:
         with started(line, folder) as driver:
-            while done < kills and driver.poll() is None:
-                wait_for_step(driver, folder, max(losses(folder), default=0) + 1, timeout_s=1800)
-                wait_for_step(driver, folder, (done + 1) * STEPS_PER_KILL - rng.randrange(STEPS_PER_KILL - 1), 1800)
-                victim = rng.choice(VICTIMS)
-                done += 1
-                print(f"kill {done}: {victim} at step {max(losses(folder), default=0)}", flush=True)
-                if victim == "driver":
-                    driver.send_signal(signal.SIGKILL)
+            while done < kills or killed is not None:
+                wait_for_step(driver, folder, max(losses(folder), default=0) + 1, PATIENCE_S)
+                if killed is not None:
+                    ends[killed.victim, killed.went_on(folder)] += 1
+                    killed = None
+                if done == kills:
                     break
-                # None, for a moment, while Ray starts one again.
-                while not (alive := workers(victim)):
-                    assert driver.poll() is None
-                    time.sleep(0.2)
-                rng.choice(alive).kill()
-            code = driver.wait(3600)
+                wait_for_step(driver, folder, max(losses(folder)) + rng.randrange(STEPS_PER_KILL), PATIENCE_S)
+                done += 1
+                killed = Killed(done, rng.choice(VICTIMS), folder)
+                kill(killed.victim, driver, rng)
+                if killed.victim == "driver":
+                    break
+            code = driver.wait(PATIENCE_S)
         if code == 0:
             assert events(folder)[-1]["reason"] == "finished"
-            return
-        assert code == -signal.SIGKILL, (folder.parent / f"{folder.name}.log").read_text()[-3000:]
+            return ends
+        assert code == -signal.SIGKILL, log_of(folder).read_text()[-3000:]
+        nothing_is_left(PATIENCE_S)
+
+
+class Killed:
+    """A kill, and where the run was."""
+
+    def __init__(self, number: int, victim: str, folder: Path) -> None:
+        self.number, self.victim, self._killed_at = number, victim, time.monotonic()
+        self._step, self._starts = max(losses(folder), default=0), len(starts_of(folder))
+
+    def went_on(self, folder: Path) -> str:
+        """Once there is a step that was not there before: with the same model worker, or from a checkpoint."""
+        starts = starts_of(folder)[self._starts :]
+        end = "went on from the last checkpoint" if starts else "went on, no step lost"
+        took_s = time.monotonic() - self._killed_at
+        print(
+            f"kill {self.number}: {self.victim} at step {self._step}: {end} {starts} after {took_s:.0f} s", flush=True
+        )
+        return end
+
+
+def starts_of(folder: Path) -> list[int]:
+    return [event["step"] for event in events(folder) if event["event"] == "training_start"]
+
+
+def kill(victim: str, driver: Popen[bytes], rng: random.Random) -> None:
+    if victim == "driver":
+        driver.send_signal(signal.SIGKILL)
+        return
+    # None, for a moment, while Ray starts one again.
+    while not (alive := workers(victim)):
+        assert driver.poll() is None
+        time.sleep(0.2)
+    rng.choice(alive).kill()
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def wait_for_step(driver: subprocess.Popen[bytes], run_dir: Path, step: int, tim
     while max(losses(run_dir), default=0) < step:
         assert driver.poll() is None, log_of(run_dir).read_text()
         assert time.monotonic() < ends_at, f"step {step} was not reached: {log_of(run_dir).read_text()}"
-        time.sleep(0.05)
+        time.sleep(0.2)  # reading all events costs more the longer the run
 
 
 def wait_for_words(driver: subprocess.Popen[bytes], run_dir: Path, words: str, timeout_s: float = 120) -> None:

@@ -26,7 +26,7 @@ from myxtts.errors import DeviceError, MissingDependencyError, TrainingError
 from myxtts.monitoring.console import LiveConsole
 from myxtts.monitoring.events import EventFollower
 from myxtts.runtime.inventory import find_inventory
-from myxtts.training.run import begin, held_folder, stopped_line
+from myxtts.training.run import begin, held_folder, tell_what_follows
 from myxtts.training.run_ends import command_line, stop_signals
 from myxtts.training.run_folder import RunFolder, with_absolute_paths
 
@@ -66,8 +66,7 @@ def run_on_cluster(config: XTTSConfig, *, fresh: bool, live_console: bool) -> in
             begin(folder, fresh)
             with LiveConsole(plain=not live_console, warnings_logged=True) as console, stop_signals() as stop:
                 finished = Driver(ray, config, request, folder, console, stop).run()
-        if not finished:
-            logger.info(stopped_line(fresh))
+        tell_what_follows(folder, finished=finished, fresh=fresh)
     return 0
 
 

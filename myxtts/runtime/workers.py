@@ -14,9 +14,7 @@ from typing import Any
 
 from myxtts.errors import ConfigError
 from myxtts.runtime.backend import import_tensorflow
-
-SLURM_PORT = 8471
-"""First port of a Slurm step's model workers on each node."""
+from myxtts.runtime.slurm import addresses_of_step, tasks_of_step
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,17 @@ class WorkerPlace:
 
 def place_in(environment: Mapping[str, str]) -> WorkerPlace:
     """By `TF_CONFIG`, else by the variables of a Slurm step with several tasks, else alone."""
+    text = tf_config_in(environment)
+    return WorkerPlace() if text is None else _place_in_tf_config(text)
+
+
+def tf_config_in(environment: Mapping[str, str]) -> str | None:
+    """`TF_CONFIG`, or what it would be in this Slurm step; None for a process that is alone."""
     if text := environment.get("TF_CONFIG"):
-        return _place_in_tf_config(text)
-    size = int(environment.get("SLURM_STEP_NUM_TASKS", "1"))
-    return WorkerPlace(int(environment["SLURM_PROCID"]), size) if size > 1 else WorkerPlace()
+        return text
+    if tasks_of_step(environment) == 1:
+        return None
+    return tf_config(addresses_of_step(environment), int(environment["SLURM_PROCID"]))
 
 
 def _place_in_tf_config(text: str) -> WorkerPlace:
@@ -70,8 +75,7 @@ def multi_worker_strategy() -> Any:
     kind = tf.distribute.experimental.CommunicationImplementation
     gpus = bool(tf.config.get_visible_devices("GPU"))
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind.NCCL if gpus else kind.RING)
-    resolver = None
-    if not os.environ.get("TF_CONFIG"):
-        size = place_in(os.environ).size
-        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver({"worker": size}, port_base=SLURM_PORT)
-    return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver, communication_options=options)
+    text = tf_config_in(os.environ)
+    assert text is not None, "a process that is alone has no such strategy"
+    os.environ["TF_CONFIG"] = text
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)

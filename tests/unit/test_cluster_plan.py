@@ -15,6 +15,7 @@ from myxtts.cluster.looking import NodeView, corpus_digest, look_at, refuse_othe
 from myxtts.cluster.plan import ClusterRequest, Node, plan_cluster
 from myxtts.config.config import XTTSConfig
 from myxtts.errors import ConfigError, DataError, DeviceError, MissingDependencyError, TrainingError
+from myxtts.runtime.slurm import addresses_of_step, hosts_in
 from myxtts.runtime.workers import WorkerPlace, place_in, tf_config
 
 
@@ -164,14 +165,52 @@ def test_a_dry_run_does_not_ask_for_the_runs_folder(tmp_path: Path) -> None:
 # Who a process is
 
 
-def test_a_process_finds_its_place_in_tf_config_or_in_a_slurm_step() -> None:
-    step = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}
+def slurm_step(**changes: str) -> dict[str, str]:
+    """Of task 3, the first one on the second node: as srun sets it."""
+    step = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_NUM_TASKS": "4",
+        "SLURM_STEP_NODELIST": "gpu[9-10]",
+        "SLURM_STEP_TASKS_PER_NODE": "3,1",
+        "SLURM_PROCID": "3",
+        "SLURM_NODEID": "1",
+        "SLURM_LOCALID": "0",
+    }
+    return {**step, **changes}
 
+
+def test_a_process_finds_its_place_in_tf_config_or_in_a_slurm_step() -> None:
     assert place_in({}) == WorkerPlace(0, 1)
     assert place_in({"TF_CONFIG": tf_config(["a:1", "b:2"], 1)}) == WorkerPlace(1, 2)
-    assert place_in(step) == WorkerPlace(2, 4)
-    assert place_in({**step, "TF_CONFIG": tf_config(["a:1", "b:2"], 0)}) == WorkerPlace(0, 2)
+    assert place_in(slurm_step()) == WorkerPlace(3, 4)
+    assert place_in(slurm_step(TF_CONFIG=tf_config(["a:1", "b:2"], 0))) == WorkerPlace(0, 2)
     assert place_in({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}) == WorkerPlace(0, 1)
+
+
+def test_slurms_tasks_are_on_their_nodes_in_slurms_order_with_ports_of_their_job() -> None:
+    job = addresses_of_step(slurm_step())
+    other_job = addresses_of_step(slurm_step(SLURM_JOB_ID="8"))
+
+    assert [address.split(":")[0] for address in job] == ["gpu9", "gpu9", "gpu9", "gpu10"]
+    assert len({*job, *other_job}) == 8
+
+
+@pytest.mark.parametrize(
+    ("nodelist", "hosts"),
+    [
+        ("one", ["one"]),
+        ("n[1-2],m5,o[08-10,12]", ["n1", "n2", "m5", "o08", "o09", "o10", "o12"]),
+        ("rack[1-2]n[1-2]-ib", ["rack1n1-ib", "rack1n2-ib", "rack2n1-ib", "rack2n2-ib"]),
+    ],
+)
+def test_slurms_node_lists_are_read(nodelist: str, hosts: list[str]) -> None:
+    assert [*hosts_in(nodelist)] == hosts
+
+
+def test_slurm_tasks_that_are_dealt_out_in_turns_are_refused() -> None:
+    with pytest.raises(ConfigError, match="not numbered node by node") as error:
+        place_in(slurm_step(SLURM_PROCID="1"))
+    assert "--distribution=block" in error.value.hint
 
 
 @pytest.mark.parametrize(

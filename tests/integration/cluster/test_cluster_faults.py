@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from myxtts.runtime.workers import tf_config
+from tests.processes import ROOT
 from tests.ray_nodes import (
     RayNodes,
     command,
@@ -208,15 +209,6 @@ def test_without_rays_head_the_run_saves_and_says_so_and_goes_on_with_another_he
     assert all(len(of_step) == 1 for of_step in losses(folder).values())
 
 
-FILLER = """
-import sys, numpy, ray
-ray.init(sys.argv[1], log_to_driver=False)
-kept = [ray.put(numpy.random.bytes(8 << 20)) for _ in range(24)]
-print("full", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_full_object_store_spills_and_the_losses_stay(
     corpus: Path, tmp_path: Path, expected: dict[int, set[float]]
 ) -> None:
@@ -225,7 +217,10 @@ def test_a_full_object_store_spills_and_the_losses_stay(
     with (
         own_nodes(2, object_store_memory=80 << 20) as nodes,
         subprocess.Popen(
-            [sys.executable, "-c", FILLER, nodes.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "tests.programs", "store_filler", nodes.address],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         ) as filler,
     ):
         assert filler.stdout is not None
