@@ -48,9 +48,8 @@ def run_forked(*arguments: str, timeout_s: float = 900, **environment: str) -> s
         process = start_forked(*arguments, stdout=stdout, stderr=stderr, **environment)
         try:
             code = process.wait(timeout_s)
-        except BaseException:
-            process.send_signal(signal.SIGKILL)
-            raise
+        finally:
+            process.send_signal(signal.SIGKILL)  # does nothing where it has ended
         for file in (stdout, stderr):
             file.seek(0)
         return subprocess.CompletedProcess(list(arguments), code, stdout.read(), stderr.read())

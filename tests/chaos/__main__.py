@@ -25,7 +25,7 @@ def _say(failure: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000, help="faults in all, those of earlier calls included")
+    parser.add_argument("--kills", type=int, default=1000, help="faults that came, those of earlier calls included")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trial", type=int, help="this one only")
@@ -49,7 +49,8 @@ def main() -> int:
         chaos.arena.close()
         shutil.rmtree(folder, ignore_errors=True)
     summary = chaos.summary()
-    print(f"{summary['trials']} runs, {summary['faults']} faults, {len(summary['failures'])} failures")
+    counted = f"{summary['faults']} faults and {summary['missed']} that did not come"
+    print(f"{summary['trials']} runs, {counted}, {len(summary['failures'])} failures")
     return bool(chaos.failures)
 
 

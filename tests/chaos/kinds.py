@@ -10,12 +10,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
-from tests.chaos.runs import Arena, Broken, Ending, Reference, is_stopped, wait_until
+from tests.chaos.runs import Arena, Broken, Ending, Reference, checkpoints, is_stopped, wait_until
 from tests.shim import Fault
 
 
@@ -30,9 +31,13 @@ class Trial:
         self.victim = Path()
         """The file that was damaged last."""
 
+    def newest(self) -> int:
+        """The step of the newest checkpoint, 0 without one."""
+        return max(checkpoints(self.arena, self.stage), default=0)
+
     def somewhere(self, *operations: str) -> dict[str, int | tuple[str, ...]]:
-        """An operation, of these kinds, of as many as the uninterrupted run has."""
-        counted = self.reference.operations[self.stage]
+        """An operation, of these kinds, of as many as the uninterrupted run has from here on."""
+        counted = self.reference.operations(self.stage, self.newest())
         return {
             "operations": operations,
             "at": self.drawn.randint(1, max(1, sum(map(counted.__getitem__, operations)))),
@@ -62,7 +67,8 @@ def kill_at_any_moment(trial: Trial) -> Ending:
     process = trial.arena.start(trial.command)
     time.sleep(trial.drawn.uniform(0.05, trial.reference.seconds[trial.stage]))
     process.send_signal(signal.SIGKILL)
-    return trial.arena.ended(process)
+    ending = trial.arena.ended(process)
+    return replace(ending, happened=ending.was_killed)
 
 
 def terminate(trial: Trial) -> Ending:
@@ -71,7 +77,7 @@ def terminate(trial: Trial) -> Ending:
     # Before our handler is there, and after it has gone, SIGTERM ends the process as it ends any.
     if ending.code not in (0, -signal.SIGTERM):
         raise Broken(f"exit {ending.code} after SIGTERM: {ending.said[-2000:]}")
-    return Ending(0, ending.said)
+    return replace(ending, code=0)
 
 
 def pause(trial: Trial) -> Ending:
@@ -104,7 +110,8 @@ def disk_that_fills(trial: Trial) -> Ending:
 
 def files_of_limited_size(trial: Trial) -> Ending:
     """Larger than the file that takes what it says."""
-    return trial.run(largest_file_bytes=trial.drawn.choice([30_000, 60_000, 120_000, 250_000, 1_000_000]))
+    ending = trial.run(largest_file_bytes=trial.drawn.choice([30_000, 60_000, 120_000, 250_000, 1_000_000]))
+    return replace(ending, happened=os.strerror(errno.EFBIG) in ending.said)
 
 
 def full_file_system(trial: Trial) -> Ending:
@@ -130,7 +137,7 @@ def full_file_system(trial: Trial) -> Ending:
         subprocess.run(["umount", str(run)], check=True)
         run.rmdir()
         kept.rename(run)
-    return ending
+    return replace(ending, happened=os.strerror(errno.ENOSPC) in ending.said)
 
 
 def clock_jump(trial: Trial) -> Ending:
@@ -159,7 +166,7 @@ def damage(trial: Trial) -> Ending:
         victim.write_bytes(content)
         os.utime(victim, ns=(status.st_atime_ns, status.st_mtime_ns))
         trial.damaged.remove(victim)
-    return ending
+    return replace(ending, happened=True)
 
 
 def _flipped(content: bytes, drawn: random.Random) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.kinds import KINDS, Trial
-from tests.chaos.runs import MODES, STAGES, STEPS, Arena, Broken, Ledger, Losses, Reference, check_said, checkpoints
+from tests.chaos.runs import MODES, STAGES, STEPS, Arena, Broken, Ledger, Losses, Reference, check_said
 
 MOST_FAULTS = 6
 
@@ -20,6 +20,9 @@ class Chaos:
     def __init__(self, folder: Path, seed: int) -> None:
         self.arena, self.seed = Arena(folder), seed
         self.faults: Counter[str] = Counter()
+        """Those that came."""
+        self.missed: Counter[str] = Counter()
+        """Those that waited for something that the process did not do any more."""
         self.failures: list[dict[str, Any]] = []
         self.trials = 0
         self.on_failure: Callable[[dict[str, Any]], None] = lambda failure: None
@@ -48,21 +51,26 @@ class Chaos:
         self.trials += 1
 
     def suffer(self, trial: Trial, names: Sequence[str], done: list[str]) -> None:
-        """A process for each of the faults, then one without; raises `Broken` for what does not hold."""
+        """A process for each of the faults, then one without; raises `Broken` for what does not hold.
+
+        A run that has come to its end has little left to suffer: the faults after it are left out.
+        """
         ledger = Ledger(trial.arena.run)
         ledger.read()
         for name in names:
             done.append(name)
-            newest = max(checkpoints(trial.arena, trial.stage), default=0)
+            newest = trial.newest()
             ending = KINDS[name][0](trial)
-            self.faults[f"{name} | {trial.mode} | {trial.stage}"] += 1
+            (self.faults if ending.happened else self.missed)[f"{name} | {trial.mode} | {trial.stage}"] += 1
             check_said(ending)
             if name == "damage" and trial.victim.name == "events.jsonl":
                 ledger.pass_over()
             self._check_losses(trial, ledger.read(), newest)
             if ending.code == 0 and name == "terminate":
                 self._check_all_saved(trial)
-        newest = max(checkpoints(trial.arena, trial.stage), default=0)
+            if ending.code == 0 and trial.newest() == STEPS:
+                break
+        newest = trial.newest()
         ending = trial.run()
         check_said(ending)
         if ending.code:
@@ -84,7 +92,7 @@ class Chaos:
 
     def _check_all_saved(self, trial: Trial) -> None:
         steps = [step for stage, step in Ledger(trial.arena.run).read() if stage == trial.stage]
-        newest = max(checkpoints(trial.arena, trial.stage), default=0)
+        newest = trial.newest()
         if not trial.damaged and max(steps, default=0) > max(newest, 0) and "Stopped and saved" in trial.arena.said():
             raise Broken(f"asked to stop, it saved step {newest} of {max(steps)}")
 
@@ -93,12 +101,15 @@ class Chaos:
             "seed": self.seed,
             "trials": self.trials,
             "faults": sum(self.faults.values()),
+            "missed": sum(self.missed.values()),
             "steps_each": STEPS,
             "failures": self.failures,
             "by_kind": dict(sorted(self.faults.items())),
+            "missed_by_kind": dict(sorted(self.missed.items())),
         }
 
     def go_on_from(self, summary: dict[str, Any]) -> None:
         if summary.get("seed") == self.seed:
             self.trials, self.failures = summary["trials"], summary["failures"]
             self.faults.update(summary["by_kind"])
+            self.missed.update(summary["missed_by_kind"])

@@ -32,6 +32,8 @@ class Fault:
     """The error's or the signal's number, or seconds that the clock jumps by."""
     for_good: bool = False
     """Every later operation fails too."""
+    happened: str = ""
+    """A file that is there once it has come."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -62,9 +64,10 @@ def arm(fault: Fault) -> None:
     action = ACTIONS.index(fault.action)
     shim = ctypes.CDLL(None)
     shim.faults_arm.argtypes = [
-        *(ctypes.c_char_p, ctypes.c_uint, ctypes.c_long, ctypes.c_int, ctypes.c_long, ctypes.c_int)
+        *(ctypes.c_char_p, ctypes.c_uint, ctypes.c_long, ctypes.c_int, ctypes.c_long, ctypes.c_int, ctypes.c_char_p)
     ]
-    shim.faults_arm(":".join(fault.under).encode(), chosen, fault.at, action, fault.value, int(fault.for_good))
+    under, happened = ":".join(fault.under).encode(), fault.happened.encode()
+    shim.faults_arm(under, chosen, fault.at, action, fault.value, int(fault.for_good), happened)
 
 
 def counts() -> dict[str, int]:

@@ -25,7 +25,7 @@
 enum operation { READ, WRITE, SYNC, RENAME, OPEN, REMOVE, MAKE_FOLDER, CUT, OPERATIONS };
 enum action { NONE, ERROR, SIGNAL, FULL, CLOCK };
 
-static char under[4 * PATH_MAX];
+static char under[4 * PATH_MAX], happened[PATH_MAX];
 static int armed, recording = -1, for_good;
 static unsigned chosen;
 static long at, seen, counts[OPERATIONS];
@@ -65,6 +65,12 @@ static void absolute(int folder, const char *name, char *path) {
     if (snprintf(path, PATH_MAX, "%s/%s", base, name) >= PATH_MAX) path[0] = 0;
 }
 
+/* That the fault has come is told by a file, for the process may not live to tell it. */
+static void tell_that_it_happened(void) {
+    int told = syscall(SYS_openat, AT_FDCWD, happened, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (told >= 0) syscall(SYS_close, told);
+}
+
 /* The error that this operation is to fail with, or 0; with FULL a write takes half of its bytes first. */
 static int fault(enum operation operation, const char *path, int *half) {
     if (!armed || !is_chosen(path)) return 0;
@@ -78,6 +84,7 @@ static int fault(enum operation operation, const char *path, int *half) {
     }
     pthread_mutex_unlock(&lock);
     if (!now) return 0;
+    if (first) tell_that_it_happened();
     switch (action) {
     case ERROR:
         return (int)value;
@@ -114,8 +121,9 @@ static void record_file(const char *kind, const char *path, int descriptor, int6
     record(kind, path, number, offset, data, size);
 }
 
-int faults_arm(const char *where, unsigned operations, long number, int what, long with, int always) {
+int faults_arm(const char *where, unsigned operations, long number, int what, long with, int always, const char *told) {
     snprintf(under, sizeof under, "%s", where);
+    snprintf(happened, sizeof happened, "%s", told);
     chosen = operations, at = number, action = what, value = with, for_good = always;
     seen = 0;
     memset(counts, 0, sizeof counts);
