@@ -16,7 +16,7 @@ from myxtts.models.weights import read_arrays, save_arrays
 from myxtts.synthesis.litert.export import export_litert
 from myxtts.synthesis.opening import KEPT_EXPORT
 from myxtts.synthesis.references import SPEAKERS_FILE, Speaker, load_speakers, save_speakers
-from myxtts.synthesis.voice import BASE, BUILT_IN, export_voice, half_precision, voice_manifest
+from myxtts.synthesis.voice import ALIGNER_FILE, BASE, BUILT_IN, export_voice, half_precision, voice_manifest
 
 KEPT = re.compile(r"[ab][fm]_[a-z]+")
 SECONDS = 3.0
@@ -36,9 +36,12 @@ def main(run: str) -> None:
         for one in load_speakers(out).values()
         if KEPT.fullmatch(one.name)
     ]
-    # The export needs no speakers of its own: those of the folder around it are read.
+    # The export needs no speakers and no aligner of its own: those of the folder around it are read.
     (out / SPEAKERS_FILE).unlink()
+    aligner = (out / ALIGNER_FILE).read_bytes()
+    (out / ALIGNER_FILE).unlink()
     export_litert(out, out / KEPT_EXPORT, weights="int8")
+    (out / ALIGNER_FILE).write_bytes(aligner)
     save_speakers(out, kept)
     for path in sorted(out.rglob("*")):
         if path.is_file():
