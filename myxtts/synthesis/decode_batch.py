@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from myxtts.config.checks import at_least
 from myxtts.config.speaking import Sampling
 from myxtts.errors import ConfigError, DataError
 from myxtts.runtime.philox import stateless_uniform
-from myxtts.synthesis.litert.gpt import LiteRTGPT, Predicted
+from myxtts.synthesis.litert.gpt import LiteRTGPT, Predicted, Prefilled
 from myxtts.synthesis.numpy_sampling import guided, penalise, sample
 from myxtts.synthesis.speech_model import Generated, Text
 
@@ -61,6 +62,8 @@ class _Row:
     penalty_V: Floats | None
     slots: list[int]
     """Its rows of the cache: with guidance there is a second one, without text."""
+    prefilled: list[Prefilled] = field(default_factory=list)
+    """For each slot what it began with."""
     predicted: list[tuple[Floats, Floats, int]] = field(default_factory=list)
     """For each slot the latent, logits and spoken token of the next code."""
     made: int = 0
@@ -73,6 +76,8 @@ class DecodeBatch:
         self._gpt = gpt
         self._cache = gpt.new_cache()
         self._rows: dict[int, _Row] = {}
+        # A prompt is kept by the rows that began with it, and goes with the last of them.
+        self._prompts: WeakValueDictionary[tuple[bytes, tuple[int, ...]], Prefilled] = WeakValueDictionary()
         self._next = 0
 
     @property
@@ -97,12 +102,21 @@ class DecodeBatch:
             slots=[],
         )
         for ids in [text.ids] if sampling.guidance == 1.0 else [text.ids, ()]:
-            predicted = self._gpt.prefill(np.asarray(text.latents_LD, np.float32), ids, self._cache)
-            row.slots.append(self._cache.rows - 1)
-            row.predicted.append(_of_slot(predicted, 0))
+            prefilled = self._prefilled(np.asarray(text.latents_LD, np.float32), ids)
+            row.prefilled.append(prefilled)
+            row.slots.append(self._cache.add(prefilled.prompt))
+            row.predicted.append(_of_slot(prefilled.predicted, 0))
         self._next += 1
         self._rows[row.number] = row
         return row.number
+
+    def _prefilled(self, latents_LD: Floats, ids: Sequence[int]) -> Prefilled:
+        """Of a prompt that a row here began with already, its own: candidates of a text, and what has no text."""
+        key = latents_LD.tobytes(), tuple(ids)
+        prefilled = self._prompts.get(key)
+        if prefilled is None:
+            prefilled = self._prompts[key] = self._gpt.prefill(latents_LD, ids)
+        return prefilled
 
     def leave(self, row: int) -> None:
         """Take a row out before it has finished; one that has left already is left alone."""

@@ -93,6 +93,7 @@ def _kept_export(folder: Path, voice: Voice, runtime: Runtime | None) -> Path | 
             f"the voice in {folder} has to be exported once, and TensorFlow, which does that, is not installed",
             hint="export it where it was trained: myxtts export VOICE OUT --format litert",
         )
+    logger.info("%s speaks for the first time: it is made ready for that, once, in about half a minute", folder)
     problem = _export(folder, kept)
     if _is_of(kept, voice):
         return kept

@@ -167,13 +167,21 @@ def load_speakers(folder: Path) -> dict[str, Speaker]:
     return {name: Speaker(name, language, wave) for (name, language), wave in zip(about, waves, strict=True)}
 
 
+_MOST_NAMED = 20
+"""Speakers in an error."""
+
+
 def choose_speaker(speakers: Mapping[str, Speaker], name: str | None, language: str) -> Speaker:
     """The named one, or the first that speaks the language, or the first."""
     if name is not None and name in speakers:
         return speakers[name]
     if name is not None:
-        known = ", ".join(list(speakers)[:20]) or "none"
-        raise SynthesisError(f"this voice has no speaker {name!r}", hint=f"it has: {known}; or give --reference CLIP")
+        known = ", ".join(list(speakers)[:_MOST_NAMED]) or "none"
+        more = len(speakers) - _MOST_NAMED
+        rest = f" and {more} more, which myxtts voices lists" if more > 0 else ""
+        raise SynthesisError(
+            f"this voice has no speaker {name!r}", hint=f"it has: {known}{rest}; or give --reference CLIP"
+        )
     if not speakers:
         raise SynthesisError(
             "no reference was given and this voice has no speakers",

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PIECES_AT_ONCE = 8
+LEAST_DIVIDED_TOKENS = 30
+"""Fewer are about six words, whose halves would be spoken worse than the whole."""
 REMEMBERED_REFERENCES = 64
 """Encoded references that are kept; the one that was not used for longest goes first."""
 
@@ -62,6 +64,8 @@ class _Planned:
     ids: list[int]
     number: int
     last: bool
+    part: bool = False
+    """Of a piece that could not be spoken whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,18 +214,22 @@ class Synthesizer:
 
     def _plan(self, text: str, language: str) -> list[_Planned]:
         """The text in pieces that the voice can speak at once; raises where nothing of it can be spoken."""
-        tokenizer = self.voice.tokenizer
-        pieces = split_text(text, self.voice.longest_text_tokens, lambda part: len(tokenizer.encode(part, language)))
-        planned = []
-        for number, piece in enumerate(pieces):
-            ids = tokenizer.encode(piece.text, language)
-            speakable = any(sign.isalnum() for sign in tokenizer.decode(ids))
-            planned.append(_Planned(piece, ids if speakable else [], number, number == len(pieces) - 1))
+        planned = self._split(text, self.voice.longest_text_tokens, language)
         if not any(one.ids for one in planned):
             raise SynthesisError(
                 f"nothing in {_shown(text)} can be spoken in {language!r}",
                 hint="give words or numbers; is --language the text's own?",
             )
+        return planned
+
+    def _split(self, text: str, most_tokens: int, language: str) -> list[_Planned]:
+        tokenizer = self.voice.tokenizer
+        pieces = split_text(text, most_tokens, lambda part: len(tokenizer.encode(part, language)))
+        planned = []
+        for number, piece in enumerate(pieces):
+            ids = tokenizer.encode(piece.text, language)
+            speakable = any(sign.isalnum() for sign in tokenizer.decode(ids))
+            planned.append(_Planned(piece, ids if speakable else [], number, number == len(pieces) - 1))
         return planned
 
     def _parts(self, planned: list[_Planned], speaking: _Speaking, streamed: bool) -> Iterator[SpokenPiece]:
@@ -245,19 +253,48 @@ class Synthesizer:
             yield from self._streamed(group[0], speaking, decoder, offset_s)
             return
         for one, candidates in zip(group, self._generate(group, speaking), strict=True):
-            if not candidates:
-                note = "nothing in it can be spoken" if one.piece.text.strip() else None
-                silence = self._pause(one, speaking)
-                made = SpokenPiece(silence, (), PieceReport(text=one.piece.text, note=note))
-            else:
-                wave, start = np.zeros(0, np.float32), 0
-                checked, decoded = self._best(candidates, one, speaking)
-                if len(decoded):
-                    trimmed = trim_silence(decoded, self.sample_rate)
-                    wave, start = faded(trimmed.wave, self.sample_rate), trimmed.start
-                made = self._finished(one, checked, speaking, offset_s, wave, len(wave), start)
-            offset_s += len(made.wave) / self.sample_rate
-            yield made
+            for made in self._spoken(one, candidates, speaking, offset_s):
+                offset_s += len(made.wave) / self.sample_rate
+                yield made
+
+    def _spoken(
+        self, planned: _Planned, candidates: Sequence[CheckedCodes], speaking: _Speaking, offset_s: float
+    ) -> Iterator[SpokenPiece]:
+        """The piece, or its parts where all candidates of the whole have a fault."""
+        if speaking.checks is not None and candidates and all(made.fault for made in candidates):
+            parts = self._smaller(planned, speaking.language)
+            if parts:
+                yield from self._group(parts, speaking, False, offset_s)
+                return
+        if not candidates:
+            note = "nothing in it can be spoken" if planned.piece.text.strip() else None
+            silence = self._pause(planned, speaking)
+            yield SpokenPiece(silence, (), PieceReport(text=planned.piece.text, note=note))
+            return
+        wave, start = np.zeros(0, np.float32), 0
+        checked, decoded = self._best(candidates, planned, speaking)
+        if len(decoded):
+            trimmed = trim_silence(decoded, self.sample_rate)
+            wave, start = faded(trimmed.wave, self.sample_rate), trimmed.start
+        yield self._finished(planned, checked, speaking, offset_s, wave, len(wave), start)
+
+    def _smaller(self, planned: _Planned, language: str) -> list[_Planned]:
+        """The piece in about two; none where it is too short for that, or a part itself."""
+        if planned.part or len(planned.ids) < LEAST_DIVIDED_TOKENS:
+            return []
+        halves = self._split(planned.piece.text, int(len(planned.ids) * 0.6), language)
+        if len(halves) == 1:
+            return []
+        halves[-1] = replace(halves[-1], piece=Piece(halves[-1].piece.text, planned.piece.border))
+        return [
+            replace(
+                half,
+                number=planned.number + (place + 1) * 10_000,
+                last=planned.last and half is halves[-1],
+                part=True,
+            )
+            for place, half in enumerate(halves)
+        ]
 
     def _best(
         self, candidates: Sequence[CheckedCodes], planned: _Planned, speaking: _Speaking

@@ -24,12 +24,13 @@ def test_it_speaks_without_a_voice_being_named(tmp_path: Path, text: str, langua
     assert np.abs(wave).max() > 0.05
 
 
-def test_it_needs_no_tensorflow() -> None:
-    program = "import sys; sys.modules['tensorflow'] = None; import myxtts; myxtts.open_voice('base').speak('Hello.')"
+def test_it_needs_no_tensorflow(tmp_path: Path) -> None:
+    command = ("where_tensorflow_is_missing", "synth", "Hello.", "--out", str(tmp_path / "hello.wav"))
 
-    spoken = run("-c", program)
+    spoken = run("-m", "tests.programs", "commands", *command)
 
     assert spoken.returncode == 0, spoken.stderr
+    assert len(read_audio(tmp_path / "hello.wav")) > 0.2 * 22050
 
 
 def test_its_speakers_are_listed_and_one_is_heard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +39,12 @@ def test_its_speakers_are_listed_and_one_is_heard(tmp_path: Path, capsys: pytest
     assert len(listed) == 30, "28 speakers, their count, and how to hear one"
     assert main(["voices", "--sample", "bf_emma", "--out", str(tmp_path / "emma.wav")]) == 0
     assert len(read_audio(tmp_path / "emma.wav")) > 22050
+
+
+def test_an_unknown_speaker_is_told_where_all_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["synth", "Hello.", "--speaker", "bob", "--out", str(tmp_path / "hello.wav")]) == 1
+
+    assert "and 8 more, which myxtts voices lists" in capsys.readouterr().err
 
 
 def test_a_folder_of_its_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +63,19 @@ def test_a_fine_tuning_from_it_runs_both_stages(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "init_from: base" in shown.stdout
     assert "normalise_loudness: true" in shown.stdout
+
+
+def test_a_fine_tuned_voice_has_the_aligner_that_its_decoder_learnt_from(tmp_path: Path) -> None:
+    corpus, run_dir = make_ljspeech(tmp_path / "corpus", 6), tmp_path / "run"
+
+    trained = myxtts(
+        *("train", "--train-data", str(corpus), "--init-from", "base", "--stage", "gpt", "--max-steps", "2"),
+        *("--samples", "0", "--run-dir", str(run_dir), "--cache-dir", str(tmp_path / "cache")),
+    )
+
+    assert trained.returncode == 0, trained.stderr
+    [learnt] = (tmp_path / "cache").glob("*/alignment-*.network.npz")
+    assert (run_dir / "voice" / "aligner.npz").read_bytes() == learnt.read_bytes()
+    first = np.load(run_dir / "initial_aligner.npz")
+    built_in = np.load(find_voice("base") / "aligner.npz")
+    assert all((first[name] == built_in[name]).all() for name in built_in.files), "a resumed run starts from the same"

@@ -127,7 +127,7 @@ def test_the_stream_has_the_bytes_of_the_whole_and_its_first_sound_comes_before_
     report = SpeechReport()
     pieces = list(synthesizer.stream(TEXT, report, checks=QUICK))
 
-    assert len(pieces) == 3
+    assert len(pieces) == len(whole.report.pieces) >= 3
     assert b"".join(pcm16(pieces)) == b"".join(pcm16([dataclasses.replace(pieces[0], wave=whole.wave)]))
     assert report.first_sound_s is not None
     assert report.first_sound_s < report.elapsed_s

