@@ -17,7 +17,7 @@ from myxtts.cli.progress import counted
 from myxtts.config.checks import at_least
 from myxtts.errors import DataError, UsageError
 from myxtts.monitoring.terminal import escaped
-from myxtts.text.languages import find_language
+from myxtts.text.languages import find_language, foreign_script
 
 if TYPE_CHECKING:
     from myxtts.collecting.collect import Collected, Progress
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
     args = parse_options(CollectArgs, argv, command="collect")
     language = find_language(args.language).code
     _refuse_early(args)
-    script = None if args.script is None else read_script(args.script)
+    script = None if args.script is None else read_script(args.script, language)
     from myxtts.collecting.collect import CollectRequest, collect, recording_names
     from myxtts.collecting.pauses import CutLimits
     from myxtts.collecting.recognisers import find_recogniser
@@ -118,8 +118,8 @@ def _refuse_early(args: CollectArgs) -> None:
         raise UsageError("--speaker is empty", hint="leave it out: then each file's name is its speaker")
 
 
-def read_script(path: Path) -> str:
-    """The script's text."""
+def read_script(path: Path, language: str) -> str:
+    """The script's text, in the letters of the language."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -128,6 +128,12 @@ def read_script(path: Path) -> str:
         raise DataError(f"--script {path} is not UTF-8 text: {error}", hint="save it as UTF-8 plain text") from error
     if not text.strip():
         raise DataError(f"--script {path} is empty", hint="put the text in it that was read")
+    letters = foreign_script(text, language)
+    if letters is not None:
+        raise DataError(
+            f"--script {path} is in {letters} letters, which {language!r} is not written in",
+            hint="add the recording's --language, such as fa",
+        )
     return text
 
 
@@ -144,7 +150,10 @@ def summary(result: Collected, out: Path) -> list[str]:
         reasons = ", ".join(f"{reason} {count}" for reason, count in result.reasons.most_common())
         if reasons:
             lines.append(f"set aside: {reasons}; each with its reason in {out / 'set_aside.jsonl'}")
-    lines.append(f"corpus in {out}; next: myxtts train --train-data {out}")
+    if result.kept or result.earlier:
+        lines.append(f"corpus in {out}; next: myxtts train --train-data {out} --init-from base --run-dir runs/mine")
+    else:
+        lines.append("nothing was kept: read the reasons; are --language and the recording right?")
     return lines
 
 

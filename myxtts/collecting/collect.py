@@ -86,9 +86,8 @@ def collect(
                 pieces = run.recognise(name, to_do[name], plan)
                 matches = _script_matches(request, recogniser, folder, name, pieces)
                 _publish(request, folder, name, pieces, matches, result)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C nothing more is begun
     return result
 
 

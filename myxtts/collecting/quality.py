@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from myxtts.collecting.pauses import CutLimits
 from myxtts.evaluation.scoring import spoken_words
-from myxtts.text.languages import find_language, script_of
+from myxtts.text.languages import find_language, foreign_script
 
 QUIETEST_DB = -45.0
 """Of the speech, RMS below full scale; amplified, 16 bits leave less than 50 dB."""
@@ -77,8 +77,8 @@ def text_problem(text: str, seconds: float, language: str) -> str | None:
     words = spoken_words(text, language)
     if not words:
         return "no words: nothing was recognised"
-    script, own = script_of(text), find_language(language).script
-    if script is not None and script != own and (own, script) != ("kana", "han"):
+    script, own = foreign_script(text, language), find_language(language).script
+    if script is not None:
         return f"other script: the transcript is in {script} letters, and {language!r} is written in {own} ones"
     rate = _LETTERS_OF.get(own, 1.0) * sum(map(len, words)) / seconds
     if not _FEWEST_LETTERS_PER_S <= rate <= _MOST_LETTERS_PER_S:

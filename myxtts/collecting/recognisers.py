@@ -28,7 +28,10 @@ from myxtts.evaluation.metrics import (
 )
 
 WHISPER = "faster-whisper"
-_OTHERS = "--recogniser faster-whisper:MODEL_FOLDER, or --recogniser-command 'PROGRAM {wav}'"
+_OTHERS = (
+    "--script TEXT.txt where the words that were read are known (no recogniser is needed), or "
+    "--recogniser faster-whisper:MODEL_FOLDER, or --recogniser-command 'PROGRAM {wav}'"
+)
 
 
 class CommandRecogniser:

@@ -1,9 +1,10 @@
 """A known script cut to pieces by their sound: forced alignment with the built-in voice's CTC aligner, no recogniser.
 
 What the aligner hears in all pieces, in order, is aligned to the sounds of the script by edit distance. Half of it is
-wrong in a voice that it does not know, and still each piece is found within a few words. Of the spans of words near
-that, those are taken that are likeliest together, by the CTC path through each piece's posteriors. An hour costs about
-ten CPU-seconds. Sizes in names: F frames, K labels, S states of a path (see `ctc_paths`).
+wrong in a voice that it does not know, and still most pieces are found within a few words; one that is not may follow
+the piece before it. Of the spans of words near both, those are taken that are likeliest together, by the CTC path
+through each piece's posteriors. An hour costs about twenty CPU-seconds. Sizes in names: F frames, K labels, S states of
+a path (see `ctc_paths`).
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ from myxtts.text.tokenizer import load_tokenizer
 Posteriors = NDArray[np.float32]
 Span = tuple[int, int]
 
-MOST_GAP = 3.0
-"""Of a sound that the script has and the aligner did not hear, in nats: 0.5 to 2.4 where the text is right in a voice
-and a room that it does not know, and from 4 on where it is another text (`docs/your-data.md`)."""
+MOST_GAP = 3.4
+"""Of a sound that the script has and the aligner did not hear, in nats: 0.9 to 3.2 where the text is right in a voice
+and a room that it does not know, and from 3.9 on where it is another text (`docs/your-data.md`)."""
+TEMPERATURE = 1.5
+"""Of the aligner's posteriors: in a voice that it does not know it is surer than it is right."""
 MOST_UNKNOWN = 0.1
 """Share of a script's sounds that the aligner may have no label for."""
 _OTHER_SOUND = 6
 """Cost of a sound that is not the script's, in sounds of it that were not read: half of what is heard is wrong, and is
 no reason to stay in a sentence that was left out."""
-_NEAR_WORDS = 3
+_NEAR_WORDS = 4
 _MOST_DRIFT = 6
 """Sounds; a fifth of a piece's own are added, which a reader may swallow."""
 _NOTHING_YET = -1
@@ -70,14 +73,14 @@ class SoundAligner:
 
     def posteriors(self, wave: NDArray[np.float32]) -> Posteriors:
         """Of a piece, at 22,050 samples a second."""
-        return self.network.log_posteriors(log_mel(wave, DVAE_MEL))
+        return softened(self.network.log_posteriors(log_mel(wave, DVAE_MEL)))
 
     def match(self, pieces: Iterable[Posteriors], script: str, language: str) -> list[Match]:
         """For every piece of a recording, in order, the words of the script that it speaks."""
         words = script_words(script, language)
         labels = self.word_labels(words, language)
         heard = list(pieces)
-        spans = _likeliest(heard, _coarse(heard, labels), words, labels)
+        spans = _likeliest(heard, _guesses(heard, _coarse(heard, labels), labels), words, labels)
         return [
             Match("", f"{NOT_THE_SCRIPT}: nothing of it was heard")
             if span is None
@@ -96,6 +99,12 @@ class SoundAligner:
                 hint="is --language right? otherwise name a recogniser: --recogniser or --recogniser-command",
             )
         return [labels[labels >= 0] for labels in found]
+
+
+def softened(log_posteriors_FK: Posteriors) -> Posteriors:
+    """The same at the higher temperature, the likeliest label of each frame as before."""
+    scaled_FK = log_posteriors_FK / np.float32(TEMPERATURE)
+    return np.asarray(scaled_FK - np.log(np.exp(scaled_FK).sum(-1, keepdims=True)), np.float32)
 
 
 def _coarse(pieces: Sequence[Posteriors], labels: Sequence[NDArray[np.int32]]) -> list[Span | None]:
@@ -123,22 +132,37 @@ def _in_step(found: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(found[heard[np.abs(drift - np.median(drift)) <= _MOST_DRIFT + 0.2 * len(found)]])
 
 
+def _guesses(
+    pieces: Sequence[Posteriors], coarse: Sequence[Span | None], labels: Sequence[NDArray[np.int32]]
+) -> list[list[Span]]:
+    """For each piece its coarse span, and as many sounds as were heard of it behind the piece before."""
+    behind = np.cumsum([len(word) for word in labels])
+    guesses = []
+    end = 0
+    for piece, near in zip(pieces, coarse, strict=True):
+        sounds = (behind[end - 1] if end else 0) + len(greedy_labels(piece))
+        follows = (end, min(len(labels), int(np.searchsorted(behind, sounds)) + 1))
+        guesses.append([span for span in (near, follows) if span is not None and span[0] < span[1]])
+        end = near[1] if near else end
+    return guesses
+
+
 def _likeliest(
     pieces: Sequence[Posteriors],
-    coarse: Sequence[Span | None],
+    guesses: Sequence[Sequence[Span]],
     words: Sequence[ScriptWord],
     labels: Sequence[NDArray[np.int32]],
 ) -> list[Span | None]:
-    """The spans near the coarse ones that are likeliest together: in order, none overlapping, few words left out."""
+    """The spans near the guesses that are likeliest together: in order, none overlapping, few words left out."""
     inner = [False, *(word.written[-1].isalnum() for word in words)]
     best = {_NOTHING_YET: 0.0}  # by the word behind the last that is taken
     came: list[dict[int, tuple[int | None, int]]] = []  # for each piece and end its first word, and the end before
-    for piece, near in zip(pieces, coarse, strict=True):
-        sounds = sum(len(word) for word in labels[slice(*near)]) if near else len(greedy_labels(piece))
+    for piece, near in zip(pieces, guesses, strict=True):
+        sounds = sum(len(word) for word in labels[slice(*near[0])]) if near else len(greedy_labels(piece))
         something_else = float(piece.max(-1).sum()) - MOST_GAP * sounds
         reached = {end: value + something_else for end, value in best.items()}
         origin: dict[int, tuple[int | None, int]] = {end: (None, end) for end in best}
-        for (first, last), score in _span_scores(piece, near, labels).items() if near else ():
+        for (first, last), score in _span_scores(piece, near, labels).items():
             score -= _MID_SENTENCE * (inner[first] + inner[last])
             for end, value in best.items():
                 skipped = 0 if end == _NOTHING_YET else first - end
@@ -156,15 +180,21 @@ def _likeliest(
     return spans[::-1]
 
 
-def _span_scores(piece: Posteriors, near: Span, labels: Sequence[NDArray[np.int32]]) -> dict[Span, float]:
-    """The log likelihood of every span whose ends are near: one pass for each start gives all of its ends."""
+def _span_scores(piece: Posteriors, guesses: Sequence[Span], labels: Sequence[NDArray[np.int32]]) -> dict[Span, float]:
+    """The log likelihood of every span whose ends are near a guess's: one pass for each start gives all of its ends."""
+    wanted: dict[int, set[int]] = {}
+    for begin, end in guesses:
+        for first in range(max(0, begin - _NEAR_WORDS), min(len(labels), begin + _NEAR_WORDS + 1)):
+            lasts = range(max(first + 1, end - _NEAR_WORDS), min(len(labels), end + _NEAR_WORDS) + 1)
+            if lasts:
+                wanted.setdefault(first, set()).update(lasts)
     scores = {}
-    furthest = min(len(labels), near[1] + _NEAR_WORDS)
-    for first in range(max(0, near[0] - _NEAR_WORDS), min(furthest, near[0] + _NEAR_WORDS + 1)):
-        ends = np.cumsum([len(word) for word in labels[first:furthest]])
-        of_labels = end_scores(piece, np.concatenate(labels[first:furthest]))
-        for last in range(max(first + 1, near[1] - _NEAR_WORDS), furthest + 1):
-            score = float(of_labels[ends[last - first - 1]])
+    for first, ends in wanted.items():
+        spoken = labels[first : max(ends)]
+        behind = np.cumsum([len(word) for word in spoken])
+        of_labels = end_scores(piece, np.concatenate(spoken))
+        for last in ends:
+            score = float(of_labels[behind[last - first - 1]])
             if np.isfinite(score):
                 scores[first, last] = score
     return scores

@@ -18,6 +18,7 @@ from typing import Any
 
 from myxtts.errors import DataError, OutputError
 from myxtts.files import make_folder, replacing, try_lock, writing
+from myxtts.text.languages import foreign_script
 
 METADATA, SET_ASIDE, WAVS = "metadata.csv", "set_aside.jsonl", "wavs"
 _STATE = ".collect"
@@ -174,6 +175,12 @@ class CollectedFolder:
         piece = {piece.id: piece for piece in self.pieces()}[own]
         if kept and not text:
             raise DataError("a piece without words cannot be kept", hint="write what is said in it, or drop it")
+        script = foreign_script(text, piece.language) if kept and piece.language else None
+        if script is not None:
+            raise DataError(
+                f"the text is in {script} letters, which {piece.language!r} is not written in",
+                hint="write it in the recording's language; where that is another, collect it again with --language",
+            )
         if kept:
             self.append(Kept(own, text, piece.speaker, piece.language))
             asides = [aside for aside in self._set_aside() if aside.id != own]

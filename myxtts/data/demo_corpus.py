@@ -222,9 +222,8 @@ def _speak_all(
                 done += running[finished]
                 if progress:
                     progress(done, total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C nothing more is begun
 
 
 def speak_clip(clip: DemoClip, wavs: Path) -> None:

@@ -100,6 +100,29 @@ def test_with_a_script_pieces_have_its_words(tmp_path: Path) -> None:
     assert {str(row["reason"]).partition(":")[0] for row in set_aside(tmp_path / "out")} == {"not the script"}
 
 
+def test_a_script_in_letters_of_another_language_names_the_flag(anna: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("سلام، دوست من.", encoding="utf-8")
+
+    with pytest.raises(DataError, match="in arabic letters, which 'en' is not written in") as refused:
+        collected(anna, out=tmp_path / "out", flags=("--script", str(script)))
+
+    assert "--language" in refused.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_comes_next_is_training_only_where_something_was_kept(
+    anna: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collected(anna, out=tmp_path / "out")
+    assert f"myxtts train --train-data {tmp_path / 'out'} --init-from base" in capsys.readouterr().out
+
+    collected(write(tmp_path / "quiet.wav", recording([2], [1, 1], level=0.003, noise=0.00001)), out=tmp_path / "none")
+    said = capsys.readouterr().out
+    assert "nothing was kept" in said
+    assert "myxtts train" not in said
+
+
 def test_a_second_call_keeps_corrections_and_adds_recordings(anna: Path, tmp_path: Path, calls: Path) -> None:
     out = tmp_path / "out"
     collected(anna, out=out)
@@ -182,7 +205,10 @@ def test_other_settings_for_a_finished_recording_are_refused(anna: Path, tmp_pat
 def test_without_a_recogniser_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
-    for name, hint in (("moonshine", r"\.\[eval\]"), ("faster-whisper:MODEL", "pip install .*faster-whisper")):
+    for name, hint in (
+        ("moonshine", r"\.\[eval\].*--script"),
+        ("faster-whisper:MODEL", "pip install .*faster-whisper"),
+    ):
         with pytest.raises(MissingDependencyError, match=hint):
             find_recogniser(name, None, "en")
 

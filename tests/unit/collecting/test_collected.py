@@ -52,6 +52,8 @@ def test_what_cannot_be_kept_changes_nothing(folder: Path) -> None:
 
     with pytest.raises(DataError, match="without words"):
         judge(folder, "anna_00003", " | ", kept=True)
+    with pytest.raises(DataError, match="in arabic letters, which 'en' is not written in"):
+        judge(folder, "anna_00003", "سلام، دوست من.", kept=True)
     with pytest.raises(KeyError):
         judge(folder, "anna_00009", "Hello.", kept=True)
 
