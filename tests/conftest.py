@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -21,6 +23,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Time belongs into bench/: a loaded machine must not fail a property.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+@pytest.fixture(autouse=True)
+def package_log() -> Iterator[None]:
+    """Commands set up the package's log for their process; here another test comes behind, which reads it."""
+    logger = logging.getLogger("myxtts")
+    before = (logger.level, logger.propagate, logger.handlers[:])
+    yield
+    logger.level, logger.propagate, logger.handlers[:] = before
+    for name, other in logging.root.manager.loggerDict.items():
+        if name.startswith("myxtts.") and isinstance(other, logging.Logger):
+            other.setLevel(logging.NOTSET)
 
 
 LACKING = {

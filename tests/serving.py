@@ -85,7 +85,7 @@ def make_run(folder: Path, *, steps: int = 60, ended: bool = False) -> EventLog:
     return log
 
 
-def make_collected(folder: Path) -> None:
+def make_collected(folder: Path, language: str = "en") -> None:
     """A folder as `collect` leaves it, anew: two pieces kept, one set aside."""
     shutil.rmtree(folder, ignore_errors=True)
     with opened(folder) as collected:
@@ -93,8 +93,9 @@ def make_collected(folder: Path) -> None:
         for number in range(3):
             write_audio(collected.wav(piece_id("anna", number)), spoken_noise(0.5, number), 22050)
             collected.add("anna", Heard(number, 2.0 * number, 2.0 * number + 0.5, None, ""))
-        kept = [Kept("anna_00001", "The first one.", "anna", "en"), Kept("anna_00002", "The second one.", "anna", "en")]
-        aside = SetAside("anna_00003", "noisy: 9 dB", "The third", "anna", "en", "anna", 4.0, 4.5)
+        texts = {"anna_00001": "The first one.", "anna_00002": "The second one."}
+        kept = [Kept(own, text, "anna", language) for own, text in texts.items()]
+        aside = SetAside("anna_00003", "noisy: 9 dB", "The third", "anna", language, "anna", 4.0, 4.5)
         collected.finish("anna", kept, [aside])
 
 

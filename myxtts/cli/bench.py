@@ -7,6 +7,7 @@ those of the runs' event logs. It recommends flags, or none where a single devic
 from __future__ import annotations
 
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.training_process import our_command
 from myxtts.errors import DeviceError, TrainingError
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
@@ -146,7 +148,8 @@ def _train(arguments: list[str], placement: Placement) -> None:
     if result.returncode != 0:
         lines = [line for line in result.stderr.splitlines() if line.strip()]
         raise TrainingError(
-            f"the {placement.name} run failed: {' '.join(lines[-2:])}", hint="run it by hand: " + " ".join(command[1:])
+            f"the {placement.name} run failed: {' '.join(lines[-2:])}",
+            hint=f"run it by hand: {our_command()} {shlex.join(command[3:])}",
         )
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.installed import TRAINING, refuse_without
 from myxtts.cli.progress import counted
 from myxtts.cli.training_process import our_command, train_within
 from myxtts.config.checks import in_range
 from myxtts.files import writing
-from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.log import setup_speaking_log
 
 if TYPE_CHECKING:
     from myxtts.config.data import DataConfig
@@ -74,7 +75,7 @@ def main(argv: list[str]) -> int:
         return demo_from_scratch.main(argv)
     options = parse_options(DemoOptions, argv, command="demo")
     began = time.monotonic()
-    setup_logging(logging.WARNING)
+    setup_speaking_log()
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
     from myxtts.synthesis.opening import open_voice
 
@@ -133,6 +134,7 @@ def _train(options: DemoOptions, corpus: Path, run: Path) -> bool:
     """Train within the time; `True` once all stages are done."""
     arguments = train_command(options, corpus, run)
     print(f"3/4 Training it on {CORPUS_MINUTES:g} minutes of that voice: myxtts {' '.join(arguments)}")
+    refuse_without(*TRAINING)
     return train_within(arguments, run, options.minutes)
 
 

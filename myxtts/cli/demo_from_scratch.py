@@ -19,7 +19,7 @@ from myxtts.config.checks import at_least, in_range
 from myxtts.config.loading import to_yaml_text
 from myxtts.errors import ConfigError, TrainingError
 from myxtts.files import writing
-from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.log import setup_speaking_log
 
 CODEC_STEPS = 1000
 DECODER_STEPS = 500
@@ -94,7 +94,7 @@ def main(argv: list[str]) -> int:
             max_steps=min(options.max_steps, 4),
         )
     began = time.monotonic()
-    setup_logging(logging.WARNING)
+    setup_speaking_log()
     claim(options)
     corpus = _corpus(options)
     run = options.home / "run"

@@ -15,13 +15,15 @@ import psutil
 
 from myxtts import __version__
 from myxtts.cli.flags import parse_options
-from myxtts.cli.suited import suited_commands
+from myxtts.cli.installed import can_train
+from myxtts.cli.suited import simulating, suited_commands
 from myxtts.errors import DeviceError, how_to_install
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.kernels import stored_table
 from myxtts.runtime.plan import DeviceRequest, plan_devices
 
-NEEDED = ("keras", "grain", "array_record", "soundfile", "soxr", "tokenizers", "safetensors", "espeakng-loader")
+NEEDED = ("soundfile", "soxr", "tokenizers", "safetensors", "espeakng-loader", "ai-edge-litert")
+TO_TRAIN = ("keras", "grain", "array_record")
 TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu")
 OPTIONAL = {"tensorboard": "TensorBoard logs", "moonshine-voice": "myxtts evaluate", "torch": "myxtts evaluate"}
 LOW_DISK_GB = 3
@@ -84,11 +86,13 @@ def software() -> list[Finding]:
     if not (3, 10) <= sys.version_info[:2] <= (3, 12):
         findings.append(Finding(f"Python {platform.python_version()}", fix="use Python 3.10, 3.11 or 3.12"))
     if tensorflow is None:
-        findings.append(Finding("TensorFlow is missing", fix=f"{how_to_install('cpu')}, or '.[gpu]' for NVIDIA"))
+        findings.append(
+            Finding(f"TensorFlow not installed (only for training: {how_to_install('cpu')}, or '.[gpu]' for NVIDIA)")
+        )
     else:
         kind = "with CUDA packages" if version_of("nvidia-cudnn-cu12") else "for CPUs"
         findings += [Finding(f"TensorFlow {tensorflow} {kind}"), *mixed_builds(sys.path), gpu_kernels(tensorflow)]
-    for package in NEEDED:
+    for package in (*NEEDED, *(TO_TRAIN if tensorflow else ())):
         version = version_of(package)
         findings.append(
             Finding(f"{package} {version}")
@@ -157,38 +161,44 @@ def machine() -> list[Finding]:
 
 def gpus(inventory: Inventory) -> list[Finding]:
     if not inventory.gpus:
-        return [Finding("no NVIDIA driver or no GPU found: training runs on the CPU")]
+        return [Finding("no NVIDIA driver or no GPU found: everything runs on the CPU")]
     findings = [Finding(f"NVIDIA driver {inventory.driver_version}")] if inventory.driver_version else []
     for gpu in inventory.gpus:
         memory = f"{gpu.memory_mb} MB" if gpu.memory_mb is not None else "memory unavailable"
         findings.append(Finding(f"GPU {gpu.index}: {gpu.name}, {memory}"))
-    if not inventory.simulated and not version_of("nvidia-cudnn-cu12"):
+    if not inventory.simulated and can_train() and not version_of("nvidia-cudnn-cu12"):
         fix = "make setup EXTRAS=gpu,dev; without make: pip uninstall tensorflow-cpu, then pip install '.[gpu]'"
         findings.append(Finding("GPUs are there, but TensorFlow has no CUDA packages", fix=fix))
     return findings
 
 
 def modes(inventory: Inventory) -> list[Finding]:
-    """Which of the five modes can be planned here, with the command for each."""
+    """Which of the five modes can be planned here, with the command for each; without TensorFlow, what speaks."""
+    trains = can_train()
+    suited = [
+        Finding(f"for this machine: {command}   ({why})") for command, why in suited_commands(inventory, trains=trains)
+    ]
+    if not trains:
+        return [Finding("speaking: yes"), Finding("training: no (what it needs is not installed)"), *suited]
     tried = {
-        "one device": (DeviceRequest(), "myxtts train --train-data DIR"),
-        "mirrored": (DeviceRequest(multi_gpu=True), "myxtts train --train-data DIR --multi-gpu"),
-        "dual": (DeviceRequest(data_gpu=0, model_gpu=1), "myxtts train --train-data DIR --data-gpu 0 --model-gpu 1"),
-        "hybrid": (
-            DeviceRequest(data_gpu=0, model_gpu=(1, 2)),
-            "myxtts train --train-data DIR --data-gpu 0 --model-gpu 1,2",
-        ),
+        "one device": (0, DeviceRequest(), ""),
+        "mirrored": (2, DeviceRequest(multi_gpu=True), " --multi-gpu"),
+        "dual": (2, DeviceRequest(data_gpu=0, model_gpu=1), " --data-gpu 0 --model-gpu 1"),
+        "hybrid": (3, DeviceRequest(data_gpu=0, model_gpu=(1, 2)), " --data-gpu 0 --model-gpu 1,2"),
     }
+    found, simulated = len(inventory.gpus), simulating(inventory)
     findings = []
-    for name, (request, command) in tried.items():
+    for name, (needed, request, flags) in tried.items():
+        if found < needed:
+            findings.append(Finding(f"{name}: no (needs {needed} GPUs, found {found})"))
+            continue
         try:
-            plan = plan_devices(request, inventory)
+            plan_devices(request, inventory)
         except DeviceError as error:
             findings.append(Finding(f"{name}: no ({error.problem})"))
         else:
-            wrong = name == "mirrored" and plan.mode != "mirrored"
-            findings.append(Finding(f"{name}: no (one GPU)" if wrong else f"{name}: yes   {command}"))
-    findings += [Finding(f"for this machine: {command}   ({why})") for command, why in suited_commands(inventory)]
+            findings.append(Finding(f"{name}: yes   myxtts train --train-data MY_FOLDER{flags}{simulated}"))
+    findings += suited
     if not inventory.gpus:
         findings.append(Finding("two GPUs can be simulated: add --simulate-gpus 2 to train or validate"))
     return findings

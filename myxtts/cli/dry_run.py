@@ -80,7 +80,9 @@ def summary(
             largest[label] = max(largest.get(label, 0.0), need.total)
     yield "memory: " + ", ".join(f"{label} {mb:,.0f} MB" for label, mb in largest.items())
     if config.training.init_from is None and not plan.simulated:
-        yield from (f"on this machine: {command}   ({why})" for command, why in suited_commands(inventory)[:1])
+        yield from (
+            f"on this machine: {command}   ({why})" for command, why in suited_commands(inventory, trains=True)[:1]
+        )
 
 
 def _times(config: XTTSConfig, plan: DevicePlan, corpus: Corpus) -> Iterator[str]:

@@ -16,7 +16,7 @@ from myxtts.cli.synth import current_flags, read_texts
 from myxtts.config.checks import at_least, check_seed
 from myxtts.errors import DataError, SynthesisError, UsageError
 from myxtts.files import writing
-from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.log import setup_speaking_log
 from myxtts.monitoring.terminal import escaped
 from myxtts.text.languages import find_language
 
@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
     options = parse_options(EvaluateOptions, current_flags(argv), command="evaluate")
     all_clips = refuse_early(options)
     texts = None if options.texts is None else texts_to_speak(options.texts, options.limit)
-    setup_logging(logging.WARNING)
+    setup_speaking_log()
     logging.getLogger("myxtts.synthesis.hallucinations").setLevel(logging.ERROR)
     # Before TensorFlow and the metrics are loaded: errors of the corpus are shown at once.
     prepared = prepared_for(options.voice, options.data, held_out=texts is None and not all_clips)
@@ -105,6 +105,8 @@ def main(argv: list[str]) -> int:
         items = text_items(prepared, texts, find_language(options.language).code)
     else:
         items = held_out_items(prepared, options.limit, all_clips=all_clips)
+        if note := note_of_left_out(len(items), len(prepared), options.limit):
+            print(note, file=sys.stderr)
     result = evaluate_into(
         options.out or options.voice,
         _title(options.voice, synthesizer),
@@ -187,6 +189,16 @@ def texts_to_speak(path: Path, limit: int) -> list[str]:
         left = len(texts) - limit
         print(f"note: {left} of {len(texts)} texts are left out: --limit {len(texts)} takes all", file=sys.stderr)
     return texts[:limit]
+
+
+def note_of_left_out(taken: int, clips: int, limit: int) -> str | None:
+    """What is said where fewer clips are spoken than there are and --limit allows."""
+    if taken >= min(clips, limit):
+        return None
+    return (
+        f"note: {taken} of {clips} clips are spoken, those that training holds out of its corpus; "
+        "--all-clips takes all, for a corpus that it was not trained on"
+    )
 
 
 def refuse_early(options: EvaluateOptions) -> bool:

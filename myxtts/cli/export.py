@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from myxtts.cli.flags import parse_options
+from myxtts.cli.installed import refuse_without
 from myxtts.errors import UsageError
 
 
@@ -48,6 +49,7 @@ def main(argv: list[str]) -> int:
     from myxtts.synthesis.voice import FILES, export_voice, find_voice, is_exported
 
     _refuse(options)
+    refuse_without("tensorflow")
     folder = find_voice(options.source)
     replaced = options.replace and is_exported(options.out)
     if options.out.exists() and not replaced and (not options.out.is_dir() or any(options.out.iterdir())):

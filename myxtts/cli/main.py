@@ -16,6 +16,13 @@ INTERRUPTED = 130
 SAVES_NOTHING = ("synth", "evaluate", "validate", "import-xtts", "export")
 """Commands that Ctrl-C ends in the middle of a computation; the others finish a step and save."""
 
+if "__mp_main__" in sys.modules:
+    # A process that reads for training, which imports this before Grain: Grain warns there, through absl, that JAX's
+    # profiler is missing, which is not used here.
+    import logging
+
+    logging.getLogger("absl").setLevel(logging.ERROR)
+
 CONTINUE = ("train", "prepare", "demo", "collect", "record")
 """Commands that continue when they are called again."""
 
@@ -76,25 +83,39 @@ def _dispatch(arguments: list[str]) -> int:
     from myxtts.cli.interrupt import ended_by_ctrl_c
 
     module = importlib.import_module(f"myxtts.cli.{name.replace('-', '_')}")
-    with ended_by_ctrl_c(INTERRUPTED) if name in SAVES_NOTHING else nullcontext():
-        return int(module.main(rest))
+    try:
+        with ended_by_ctrl_c(INTERRUPTED) if name in SAVES_NOTHING else nullcontext():
+            return int(module.main(rest))
+    except ModuleNotFoundError as error:
+        from myxtts.cli.installed import missing_extra
+
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        raise missing from error
 
 
 def overview() -> str:
+    from myxtts.cli.installed import can_train
     from myxtts.cli.suited import suited_commands
     from myxtts.runtime.inventory import find_inventory
 
-    suited = "".join(f"  {command:<58}{why}\n" for command, why in suited_commands(find_inventory(0)))
+    trains = can_train()
+    first = [
+        ("myxtts doctor", "what works on this machine"),
+        *([("myxtts demo", "the built-in voice speaks, clones and is trained")] if trains else []),
+        *suited_commands(find_inventory(0), trains=trains),
+    ]
+    layouts = "Layouts of MY_FOLDER: docs/your-data.md\n" if trains else ""
+    widest = max(len(command) for command, _ in first)
+    steps = "".join(f"  {command:<{widest}}  {why}\n" for command, why in first)
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {what}" for name, what in COMMANDS.items())
     return (
         "MyXTTS trains XTTS voices and speaks with them.\n\n"
         f"usage: myxtts COMMAND [--debug] ...\n\n{rows}\n\n"
         "First steps:\n"
-        f"  {'myxtts doctor':<58}what works on this machine\n"
-        f"  {'myxtts demo':<58}the built-in voice speaks, clones and is trained\n"
-        f"{suited}"
-        "Layouts of MY_FOLDER: docs/your-data.md\n\n"
+        f"{steps}{layouts}\n"
         "Each command explains itself, with examples: myxtts COMMAND --help"
     )
 

@@ -18,7 +18,7 @@ from myxtts.config import earlier
 from myxtts.config.checks import at_least
 from myxtts.errors import OutputError, SynthesisError
 from myxtts.files import writing
-from myxtts.monitoring.log import setup_logging
+from myxtts.monitoring.log import setup_speaking_log
 from myxtts.monitoring.terminal import drop_output, escaped
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def main(argv: list[str]) -> int:
     texts = read_texts(options.text, options.text_file)
     speaking = refuse_early(options, texts)
     logging.captureWarnings(True)
-    setup_logging(logging.WARNING)
+    setup_speaking_log()
     # The report says the same with the text beside it.
     logging.getLogger("myxtts.synthesis.synthesizer").setLevel(logging.ERROR)
     from myxtts.synthesis.opening import open_voice
@@ -212,7 +212,7 @@ def read_texts(given: tuple[str, ...], file: Path | None, *, flag: str = "--text
         content = _standard_input() if str(file) == "-" else _decoded(f"{flag} {file}", file.read_bytes)
         texts += [line for line in content.splitlines() if line.strip()]
     if not any(text.strip() for text in texts):
-        usage = 'myxtts synth "Hello." --voice RUN, or --text-file FILE'
+        usage = 'myxtts synth "Hello." --out hello.wav, or --text-file FILE'
         hint = usage if file is None else f"write one text a line into {file}"
         empty = ": standard input is empty" if "-" in (*given, str(file)) else ""
         raise SynthesisError(f"there is no text to speak{empty}", hint=hint)

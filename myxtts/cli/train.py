@@ -99,8 +99,8 @@ def _refuse_without_data(config: XTTSConfig) -> None:
     if config.data.train_data is None:
         raise ConfigError(
             "--train-data was not given: there is nothing to train on",
-            hint="name a folder of recordings, or make one first: myxtts demo-corpus demo && "
-            "myxtts train --train-data demo --model-size tiny",
+            hint="name a folder of recordings, or make one first: myxtts demo-corpus demo --minutes 5 && "
+            "myxtts train --train-data demo --init-from base",
         )
 
 

@@ -44,7 +44,7 @@ def run_training(command: list[str], minutes: float) -> int:
         try:
             return child.wait(timeout=minutes * 60)
         except subprocess.TimeoutExpired:
-            print(f"{minutes:g} minutes are over: training saves and stops")
+            print(f"{minutes:g} minutes are over: training is asked to stop")
             code = _stop(child)
             if code == -signal.SIGTERM:  # which it can answer once it has begun
                 raise TrainingError(

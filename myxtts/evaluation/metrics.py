@@ -195,7 +195,7 @@ class MetricCalls:
             return None
         try:
             score = compute(metric)
-        except Exception as error:
+        except Exception as error:  # others' code, which may raise anything
             errors[metric.name] = reason = reason_of(error)
             self._failures[metric.name] += 1
             if not self._successes[metric.name] and self._failures[metric.name] == FIRST_SOUNDS:

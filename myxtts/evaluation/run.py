@@ -51,7 +51,7 @@ def evaluate_into(
     try:
         for row in Evaluation(synthesizer, metrics, sounds, options).run(items, progress):
             rows.append(row)  # one by one, so that those before an error are there
-    except BaseException:
+    except BaseException:  # raised again: also what Ctrl-C cuts short is written
         if rows:
             _write(folder, title, rows, metrics, about, len(items))
         raise

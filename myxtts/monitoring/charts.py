@@ -20,6 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 34
 MOST_POINTS = 600
 BREAK = 12
 """A gap that is so many times as wide as others breaks a line."""
+LEAST_SMOOTHED = 2
+"""Points on each side that are averaged even in a short curve."""
 START_SHARE = 0.02
 """How much of a curve is its beginning."""
 
@@ -75,7 +77,7 @@ def thin(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
 
 def smooth(points: Sequence[Point], share: float = 0.04) -> list[Point]:
     """Mean over a window around each point, `share` of the curve wide: it does not lag as a running mean would."""
-    half = int(len(points) * share / 2)
+    half = max(int(len(points) * share / 2), LEAST_SMOOTHED)
     sums = [0.0, *itertools.accumulate(y for _, y in points)]
     smoothed = []
     for place, (x, _) in enumerate(points):
@@ -130,20 +132,22 @@ def _share(value: float, low: float, high: float) -> float:
     return (value - low) / (high - low) if high > low else 0.5
 
 
-def range_behind_start(points: Sequence[Point]) -> tuple[float, float] | None:
-    """Of y, once a curve has begun: a loss that falls from 8 to 2 at once would leave no room for what follows."""
-    if not points:
+def range_behind_start(points: Sequence[Point], shown: Sequence[Point] = ()) -> tuple[float, float] | None:
+    """Of y, once a curve has begun: a loss that falls from 8 to 2 at once would leave no room for what follows.
+
+    Points of `shown` are all within it.
+    """
+    if not (points or shown):
         return None
     xs = [x for x, _ in points]
-    begun = min(xs) + START_SHARE * (max(xs) - min(xs))
-    return _y_range([y for x, y in points if x >= begun])
+    begun = min(xs) + START_SHARE * (max(xs) - min(xs)) if xs else 0.0
+    return _y_range([y for x, y in points if x >= begun], [y for _, y in shown])
 
 
-def _y_range(values: Sequence[float]) -> tuple[float, float]:
-    """All but the wildest half percent, so that one spike does not flatten a curve."""
-    values = sorted(values)
-    high = values[min(len(values) - 1, int(len(values) * 0.995))]
-    low = min(values)
+def _y_range(values: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:
+    """All of `shown`, and all but the wildest half percent of the values: one spike does not flatten a curve."""
+    tame = sorted(values)[: int(len(values) * 0.995) + 1]
+    low, high = min([*tame, *shown]), max([*tame, *shown])
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     return (max(0.0, low - margin) if low >= 0 else low - margin), high + margin
 

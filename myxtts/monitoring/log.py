@@ -26,6 +26,12 @@ def setup_logging(level: int = logging.INFO) -> logging.Logger:
     return logger
 
 
+def setup_speaking_log() -> None:
+    """For commands that speak: warnings, and why the first speech of a voice takes a while."""
+    setup_logging(logging.WARNING)
+    logging.getLogger("myxtts.synthesis.opening").setLevel(logging.INFO)
+
+
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Looks `sys.stderr` up at each line, so that a redirected stream is followed, and never dies of what it is."""
 

@@ -7,6 +7,7 @@ Everything that comes from the run is escaped.
 from __future__ import annotations
 
 import base64
+import re
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -67,7 +68,7 @@ def _head(state: RunState, title: str) -> str:
     if state.ended is not None:
         parts.append(f"<p>{escape(state.ended.message)}</p>")
     if state.about.command:
-        parts.append(f'<p class="soft"><code>{escape(state.about.command)}</code></p>')
+        parts.append(f'<p class="soft"><code>{_unbroken_flags(state.about.command)}</code></p>')
     if words := skipped_words(state):
         parts.append(f'<p class="soft">{escape(words)}</p>')
     lines = [escape(line) for line in state.devices.lines]
@@ -75,6 +76,11 @@ def _head(state: RunState, title: str) -> str:
         rest = "".join(f"<p>{line}</p>" for line in lines[1:])
         parts.append(f'<details class="soft"><summary>{lines[0]}</summary>{rest}</details>')
     return "".join(parts)
+
+
+def _unbroken_flags(command: str) -> str:
+    """The command, which no line break parts within a flag: browsers break after a hyphen."""
+    return re.sub(r"(?<!\S)(--?[a-z][a-z-]*)", r'<span class="flag">\1</span>', escape(command))
 
 
 def _numbers(state: RunState) -> str:
@@ -146,7 +152,7 @@ def _loss_section(stage: str, history: StageHistory) -> str:
             Series("held out", held_out, 2, "dots"),
         ],
         x_label="step",
-        y_range=range_behind_start([*raw, *held_out]),
+        y_range=range_behind_start(raw, held_out),
     )
     note = f'<p class="warning">{skipped} steps had a loss that is not a number.</p>' if skipped else ""
     return f'<h2>Loss, stage {escape(stage)}</h2><div class="card">{chart}{note}</div>'

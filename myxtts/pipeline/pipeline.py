@@ -138,7 +138,8 @@ class PipelineBase(abc.ABC):
             try:
                 self._source.close()
             except Exception:
-                # Raised, it would take the place of the error for which the pipeline is being closed.
+                # The source is the caller's, and may raise anything: it would take the place of the error for which
+                # the pipeline is being closed.
                 logger.warning("the source could not be closed", exc_info=True)
         # A thread that was reported as hung has had its time.
         deadline = time.monotonic() + (HUNG_GRACE_S if self._hung else CLOSE_TIMEOUT_S)

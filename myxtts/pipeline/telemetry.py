@@ -275,8 +275,9 @@ class Telemetry:
         busy_s = dict.fromkeys((device for device, _ in users), 0.0)
         for device, phase in users:
             busy_s[device] += readings[phase].of(Activity.BUSY)
-        # Two threads that share a device can both be at work; the device is busy once.
-        return {device: min(busy / seconds, 1.0) if seconds else 0.0 for device, busy in busy_s.items()}
+        # Two threads that share a device can both be at work; the device is busy once. A wait that began in the window
+        # before may be taken off this one's busy time.
+        return {device: min(max(busy, 0.0) / seconds, 1.0) if seconds else 0.0 for device, busy in busy_s.items()}
 
 
 def _phase_figures(readings: Sequence[Reading], seconds: float) -> PhaseFigures:

@@ -120,7 +120,7 @@ class BatchedGeneration:
                     del self._rows[row]
             try:
                 made = batch.step()
-            except Exception as error:
+            except Exception as error:  # the thread's edge: the requests raise it
                 logger.exception("a decode step failed with %d texts in the batch", len(self._rows))
                 for text in self._rows.values():
                     text.handed.put(error)

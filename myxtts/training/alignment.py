@@ -149,7 +149,7 @@ class Aligner:
             return False
         wanted: list[list[int]] = []
         decoded: list[list[int]] = []
-        for logits, labels, _ in self._logits_of(prepared, clips[:_CHECKED_CLIPS]):
+        for logits, labels, _ in self.logits_of(prepared, clips[:_CHECKED_CLIPS]):
             decoded.append(greedy_labels(logits))
             wanted.append([int(label) for label in labels])
         error = error_rate(wanted, decoded)
@@ -175,12 +175,17 @@ class Aligner:
     def _until(
         self, source: BatchSource, steps: int, should_stop: Callable[[], bool], progress: Progress
     ) -> Iterator[Any]:
-        from myxtts.models.aligner import Labelled
-
-        for number, batch in enumerate(source):
+        for number, labelled in enumerate(self.labelled(source)):
             if should_stop():
                 return
             progress("training the aligner, steps", number, steps)
+            yield labelled
+
+    def labelled(self, source: BatchSource) -> Iterator[Any]:
+        """Batches to learn from: mels, and the labels of their texts."""
+        from myxtts.models.aligner import Labelled
+
+        for batch in source:
             mel_BTM, lengths_B = self._mel(batch["wave"], batch["wave_lengths"])
             rows = zip(batch["text"], batch["text_lengths"], strict=True)
             yield Labelled(mel_BTM, lengths_B, [self._labels(text[:length])[0] for text, length in rows])
@@ -212,7 +217,7 @@ class Aligner:
                 return None
             progress("aligning clips", first, len(order))
             chosen = order[first : first + _CLIPS_AT_ONCE]
-            rows = list(self._logits_of(prepared, chosen))
+            rows = list(self.logits_of(prepared, chosen))
             longest = max(len(logits) for logits, _, _ in rows)
             padded = np.stack([np.pad(row[0], [(0, longest - len(row[0])), (0, 0)]) for row in rows])
             paths = forced_paths(padded, np.array([len(row[0]) for row in rows]), [row[1] for row in rows])
@@ -221,7 +226,7 @@ class Aligner:
                     tokens[starts[clip] : starts[clip + 1]] = places[labels_of_codes(path, codes[clip])]
         return Alignments(tokens, starts)
 
-    def _logits_of(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
+    def logits_of(self, prepared: PreparedCorpus, clips: NDArray[np.integer]) -> Iterator[tuple[Any, Any, Any]]:
         """Logits, labels and their places in the text, clip by clip."""
         from myxtts.models.aligner import steps_of
 

@@ -302,7 +302,8 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
         trained_on=(),
     )
     if "gpt" in parts and (voice.folder / ALIGNER_FILE).is_file():
-        write_grown(folder.voice / ALIGNER_FILE, voice.folder / ALIGNER_FILE, voice.tokenizer, tokenizer)
+        for path in (folder.initial_aligner, folder.voice / ALIGNER_FILE):
+            write_grown(path, voice.folder / ALIGNER_FILE, voice.tokenizer, tokenizer)
     save_arrays(folder.voice, arrays, manifest.to_metadata())
     logger.info("Starting from %s: %s", voice.folder, ", ".join(parts))
 

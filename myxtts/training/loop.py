@@ -103,7 +103,7 @@ class StageLoop:
                 while not any(over := self._decide()):
                     try:
                         batches = [next(pipeline) for _ in range(training.grad_accum)]
-                    except Exception:
+                    except Exception:  # raised again: whatever ended the data, what was learnt from it is kept
                         if trainer.step_number > first_step:
                             self._save_what_was_learnt(data_state)
                         raise

@@ -32,6 +32,7 @@ from myxtts.synthesis.voice import (
     ALIGNER_FILE,
     check_sizes,
     load_parts,
+    missing_to_speak,
     read_voice_tokenizer,
     save_voice,
     voice_manifest,
@@ -88,8 +89,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
             stop_signals() as stop,
         ):
             finished = run_here(config, plan, stop, on_events=console.follow, team=team)
-        if not finished:
-            logger.info(stopped_line(fresh))
+        tell_what_follows(folder, finished=finished, fresh=fresh)
     return 0
 
 
@@ -108,9 +108,17 @@ def begin(folder: RunFolder, fresh: bool) -> None:
         logger.info("Earlier run moved to %s", aside)
 
 
-def stopped_line(fresh: bool) -> str:
-    again = " without --fresh" if fresh else ""
-    return f"Stopped and saved. To continue, run the same command again{again}."
+def tell_what_follows(folder: RunFolder, *, finished: bool, fresh: bool) -> None:
+    """The command that comes next: the same one, or the first one that speaks."""
+    if not finished:
+        again = " without --fresh" if fresh else ""
+        logger.info("Stopped and saved. To continue, run the same command again%s.", again)
+        return
+    manifest = voice_manifest(folder.voice)
+    if not missing_to_speak(manifest.parts):
+        spoken = manifest.languages or ("en",)
+        language = "" if "en" in spoken else f" --language {spoken[0]}"
+        logger.info('To hear it: myxtts synth "TEXT" --voice %s%s --out hello.wav', folder.path, language)
 
 
 def run_here(
@@ -283,12 +291,10 @@ class TrainingRun:
         voice = published(voice_manifest(self._folder.voice), inherited=self._inherited)
         if voice < Trained.to(data.spec.name, trainer.step_number):
             self._publish(trainer, data.spec)
-        if data.initial_aligner is None:
-            data.keep_aligner(self._folder.voice / ALIGNER_FILE, steps=steps)
+        data.keep_aligner(self._folder.voice / ALIGNER_FILE, steps=steps)
 
     def _initial_aligner(self) -> Path | None:
-        """What a fine-tuning began with; it stays in the run's voice, for a resumed run must find the same."""
-        path = self._folder.voice / ALIGNER_FILE
+        path = self._folder.initial_aligner
         return path if "gpt" in self._inherited and path.is_file() else None
 
     def _build_trainer(self) -> XTTSTrainer:

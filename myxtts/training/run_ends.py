@@ -59,7 +59,7 @@ def run_and_record_end(run: Callable[[], bool], events: EventLog, folder: RunFol
     except KeyboardInterrupt:
         reason = "interrupted"
         raise
-    except BaseException as error:
+    except BaseException as error:  # raised again: the log has it, whatever it is
         message = error.problem if isinstance(error, MyXTTSError) else f"{type(error).__name__}: {error}"
         raise
     finally:

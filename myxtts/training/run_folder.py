@@ -71,6 +71,8 @@ class RunFolder:
         self.samples = self.path / "samples"
         self.voice = self.path / VOICE_FOLDER
         self.tensorboard = self.path / "tensorboard"
+        self.initial_aligner = self.path / "initial_aligner.npz"
+        """What a fine-tuning's aligner began as: a resumed run must find the same."""
         self._checkpoints = Path(checkpoint_dir) if checkpoint_dir is not None else self.path / "checkpoints"
 
     def checkpoints(self, stage: Stage) -> Path:

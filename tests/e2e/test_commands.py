@@ -126,3 +126,12 @@ def test_without_tensorflow_the_error_names_the_extra() -> None:
     result = run("-m", "tests.programs", "commands", "where_tensorflow_is_missing", "validate", "--simulate-gpus", "2")
 
     assert "pip install -c constraints.txt '.[cpu]'" in result.stdout + result.stderr
+
+
+def test_a_process_that_reads_says_nothing_of_its_own(tmp_path: Path) -> None:
+    corpus = make_ljspeech(tmp_path / "voices", 12)
+
+    result = run("-m", "tests.programs.reading_in_a_process", str(corpus), str(tmp_path / "cache"))
+
+    assert result.returncode == 0, result.stderr
+    assert "absl" not in result.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from myxtts.audio.io import write_audio
 from myxtts.cli.commands import COMMANDS
 from myxtts.cli.completion import options_of
 from myxtts.cli.flags import defaults_beneath, parse_options
@@ -30,6 +31,7 @@ from tests.guides import (
     tree_paths,
 )
 from tests.processes import ROOT
+from tests.serving import spoken_noise
 
 NOISE = ("oneDNN", "absl::InitializeLog", "WARNING:tensorflow", "cpu_feature_guard", "Traceback", "UserWarning")
 MOST_ROOT_ENTRIES = 18
@@ -164,6 +166,13 @@ def test_a_persian_page_has_the_commands_of_its_english_one(page: Path) -> None:
     assert symptoms(page) == symptoms(english)
 
 
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_no_mark_of_direction_is_copied_with_a_command(page: Path) -> None:
+    code = re.findall(r"`+[^`]+`+", page.read_text(encoding="utf-8"))
+
+    assert [words for words in code if "\u200e" in words] == []
+
+
 @pytest.mark.parametrize(
     ("page", "row"),
     [(page, row) for page in PAGES for row in table_below(page, RUN_ERRORS) if row[-1]],
@@ -181,6 +190,27 @@ def test_a_command_of_the_troubleshooting_table_shows_its_error(
     assert main([name, *arguments]) == 1
 
     assert row[0].strip("`") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.fa.md", "docs/speaking.md", "docs/speaking.fa.md"])
+def test_the_python_that_speaks_with_the_built_in_voice_runs_as_it_stands(name: str, tmp_path: Path) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+    (program,) = (text for text in programs if 'open_voice("base")' in text)
+    write_audio(tmp_path / "CLIP.wav", spoken_noise(3.0), 22050)
+
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert "WordTiming(word='Hello'" in result.stdout
+    assert (tmp_path / "hello.wav").stat().st_size > 10_000
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -106,6 +107,42 @@ def test_training_without_tensorflow_names_the_extra() -> None:
     assert "pip install -c constraints.txt '.[cpu]'" in result.stderr
     assert "Size normal is made for GPUs and there is none: --model-size tiny" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--train-data", "docs", "--init-from", "base"],
+        ["prepare", "docs"],
+        ["evaluate", "base", "--data", "docs"],
+        ["export", "base", "OUT"],
+        ["export", "base", "OUT", "--format", "litert"],
+    ],
+    ids=" ".join,
+)
+def test_where_only_speaking_is_installed_other_commands_name_the_extra(command: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    result = run(
+        *PROGRAM, "where_only_speaking_is_installed", *[str(out) if word == "OUT" else word for word in command]
+    )
+
+    assert result.returncode == 1
+    assert re.search(
+        r"^error: this needs (tensorflow|array_record), which is not installed$", result.stderr, re.MULTILINE
+    )
+    assert "pip install -c constraints.txt '.[cpu]'" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not out.exists()
+
+
+def test_where_only_speaking_is_installed_the_first_steps_speak() -> None:
+    result = run(*PROGRAM, "where_only_speaking_is_installed")
+
+    first = result.stdout.partition("First steps:")[2]
+    assert "myxtts synth" in first
+    assert "myxtts train" not in first
+    assert "myxtts demo" not in first
 
 
 def interrupted_after(line: str, *arguments: str) -> tuple[int, str]:

@@ -186,7 +186,7 @@ def test_a_run_is_watched_while_it_goes_on(page: Browser, folder: Path, tongue: 
 def test_collected_pieces_are_heard_corrected_kept_and_dropped(
     page: Browser, folder: Path, tongue: str, text: str
 ) -> None:
-    make_collected(folder / "collected")
+    make_collected(folder / "collected", tongue)
     if tongue == "fa":
         page.click("#tongue")
     page.click("nav a[href='#collect']")
@@ -213,6 +213,7 @@ def test_the_pieces_api_refuses_what_it_cannot_keep(server: RunningServer, folde
         for path, body, status in (
             ("anna_00001", {"text": "", "kept": True}, 400),
             ("anna_00001", {"text": "a\nb", "kept": True}, 400),
+            ("anna_00001", {"text": "سلام، دوست من.", "kept": True}, 400),
             ("anna_00001", {"text": "a", "kept": "yes"}, 400),
             ("anna_00001", ["a"], 400),
             ("none", {"text": "a", "kept": True}, 404),

@@ -7,6 +7,11 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from myxtts.cli.installed import TRAINING
 
 HEAVY = {"tensorflow", "keras", "torch"}
 
@@ -36,6 +41,23 @@ def where_tensorflow_is_missing(*command: str) -> None:
     from myxtts.cli.main import main
 
     sys.modules["tensorflow"] = None  # type: ignore[assignment]  # what an import finds where it is not installed
+    raise SystemExit(main(command))
+
+
+class _WithoutTraining(PathFinder):
+    """Finds everything but what only training needs, as where the extra `speak` alone is installed."""
+
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return None if fullname in TRAINING else super().find_spec(fullname, path, target)
+
+
+def where_only_speaking_is_installed(*command: str) -> None:
+    from myxtts.cli.main import main
+
+    sys.meta_path[:] = [_WithoutTraining if finder is PathFinder else finder for finder in sys.meta_path]
     raise SystemExit(main(command))
 
 
@@ -109,7 +131,15 @@ def a_stage_of_one_step() -> None:
 QUESTIONS = {
     question.__name__: question
     for question in (
-        *(without_tensorflow, importing, where_tensorflow_is_missing, waiting, computing, logging_persian),
+        *(
+            without_tensorflow,
+            importing,
+            where_tensorflow_is_missing,
+            where_only_speaking_is_installed,
+            waiting,
+            computing,
+            logging_persian,
+        ),
         *(saying_a_line, demo_that_waits, saving_when_asked, a_transfer_that_is_too_large, a_stage_of_one_step),
     )
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from myxtts.cli.doctor import gpu_kernels, mixed_builds
+from myxtts.cli.doctor import gpu_kernels, mixed_builds, modes, software
+from myxtts.runtime.inventory import find_inventory
 from myxtts.runtime.kernels import stored_table
 from tests.wheels import write_wheel
 
@@ -67,3 +68,31 @@ def test_a_build_whose_library_is_anothers_or_gone_is_not_whole(tmp_path: Path, 
 
     assert "tensorflow 2.21.0 is not whole: tensorflow/libtensorflow_framework.so.2" in finding.text
     assert finding.fix is not None
+
+
+def test_without_tensorflow_nothing_is_to_fix_and_speaking_is_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = {"tensorflow", "tensorflow-cpu", "keras", "grain", "array_record"}
+    monkeypatch.setattr("myxtts.cli.doctor.version_of", lambda name: None if name in absent else "1.0")
+    monkeypatch.setattr("myxtts.cli.installed.find_spec", lambda name: None if name in absent else object())
+
+    software_lines, mode_lines = software(), modes(find_inventory(2))
+
+    assert [finding.text for finding in software_lines if finding.fix] == []
+    assert any("TensorFlow not installed (only for training" in finding.text for finding in software_lines)
+    assert "training: no (what it needs is not installed)" in [finding.text for finding in mode_lines]
+    assert not any("myxtts train" in finding.text for finding in mode_lines)
+
+
+def test_a_package_that_speaking_needs_is_a_thing_to_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("myxtts.cli.doctor.version_of", lambda name: None if name == "ai-edge-litert" else "1.0")
+
+    assert [finding.text for finding in software() if finding.fix] == ["ai-edge-litert is missing"]
+
+
+def test_commands_for_simulated_gpus_simulate_them() -> None:
+    lines = [finding.text for finding in modes(find_inventory(2))]
+
+    commands = [line for line in lines if "myxtts" in line]
+    assert commands
+    assert [command for command in commands if "--simulate-gpus 2" not in command] == []
+    assert "hybrid: no (needs 3 GPUs, found 2)" in lines

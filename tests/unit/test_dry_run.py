@@ -81,7 +81,7 @@ def test_no_time_is_told_where_none_was_measured() -> None:
 def test_what_suits_a_machine_follows_its_gpus(gpus: int, first: str) -> None:
     found = Inventory(gpus=tuple(Gpu(index=index, name="a GPU", memory_mb=24000) for index in range(gpus)))
 
-    assert suited_commands(found)[0][0].endswith(first)
+    assert suited_commands(found, trains=True)[0][0].endswith(first)
 
 
 def test_a_setting_that_may_be_left_out_is_shown_without_the_word_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from myxtts.cli.evaluate import prepared_for
+from myxtts.cli.evaluate import note_of_left_out, prepared_for
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.data.prepare import prepare
@@ -268,3 +268,13 @@ def test_a_voice_is_not_evaluated_with_held_out_clips_once_its_folder_has_lost_o
     with pytest.raises(DataError, match="other clips than when the voice was trained"):
         prepared_for(tmp_path / "run", corpus, held_out=True)
     assert len(prepared_for(tmp_path / "run", corpus, held_out=False)) == 2
+
+
+def test_clips_that_are_left_out_are_named_with_the_flag_that_takes_them() -> None:
+    note = note_of_left_out(1, 30, 40)
+
+    assert note is not None
+    assert "1 of 30 clips" in note
+    assert "--all-clips" in note
+    assert note_of_left_out(30, 30, 40) is None
+    assert note_of_left_out(40, 1000, 40) is None

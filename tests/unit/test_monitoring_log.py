@@ -38,11 +38,8 @@ def pipe_without_reader() -> Iterator[TextIO]:
 
 
 @pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    logger = logging.getLogger("myxtts")
-    before = (logger.level, logger.propagate, logger.handlers[:])
-    yield setup_logging()
-    logger.level, logger.propagate, logger.handlers[:] = before
+def log() -> logging.Logger:
+    return setup_logging()
 
 
 def closed() -> TextIO:

@@ -22,7 +22,7 @@ from myxtts.monitoring.charts import Series, line_chart, range_behind_start, smo
 from myxtts.monitoring.console import LiveConsole, duration, render, snapshot_lines, sparkline
 from myxtts.monitoring.events import EventLog, read_events
 from myxtts.monitoring.figures import PhaseFigures, WindowFigures
-from myxtts.monitoring.report import audio_player, render_report, write_report
+from myxtts.monitoring.report import _unbroken_flags, audio_player, render_report, write_report
 from myxtts.monitoring.run_state import RunState, StageHistory, read_state
 from myxtts.monitoring.schema import (
     Event,
@@ -404,6 +404,25 @@ def test_how_a_loss_began_leaves_room_for_what_follows() -> None:
     assert 1.95 <= high < 2.1
     assert range_behind_start([(1.0, 8.0)]) == pytest.approx((7.6, 8.4))
     assert range_behind_start([]) is None
+
+
+def test_every_held_out_loss_is_within_the_chart() -> None:
+    low, high = range_behind_start([(20.0 * n, 3.0 - n / 20) for n in range(20)], [(0.0, 6.9), (100.0, 0.5)]) or (0, 0)
+
+    assert low <= 0.5
+    assert high >= 6.9
+
+
+def test_a_short_curve_is_smoothed_too() -> None:
+    zigzag = [(float(x), 1.0 + (-1) ** x) for x in range(16)]
+
+    assert [y for _, y in smooth(zigzag)[2:-2]] == pytest.approx([1.0] * 12, abs=0.21)
+
+
+def test_a_flag_of_the_reports_command_is_not_broken_over_lines() -> None:
+    assert _unbroken_flags("myxtts train --seed 0 --run-dir a-b") == (
+        'myxtts train <span class="flag">--seed</span> 0 <span class="flag">--run-dir</span> a-b'
+    )
 
 
 def test_a_chart_of_one_point_or_none_does_not_fail() -> None:

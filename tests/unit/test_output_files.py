@@ -6,8 +6,6 @@ import errno
 import os
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,8 +19,8 @@ from myxtts.files import replacing, write_safetensors, writing
 from myxtts.synthesis.references import Speaker, VoiceLatents, save_latents, save_speakers
 from myxtts.synthesis.speech import SpokenPiece, write_pcm16
 from myxtts.synthesis.timings import write_timings
+from tests.processes import run
 
-ROOT = Path(__file__).parents[2]
 LATENTS = VoiceLatents(np.zeros((1, 2), np.float32), None)
 PIECE = SpokenPiece(np.ones(40_000, np.float32))
 
@@ -139,17 +137,7 @@ def test_weights_have_the_rights_of_any_new_file(tmp_path: Path, umask: int, rig
 
 def test_a_kill_in_the_middle_of_weights_leaves_no_temporary_file(tmp_path: Path) -> None:
     """The kernel ends a process that writes beyond its limit; the library's own writer leaves a .tmp file then."""
-    program = f"""
-import resource, signal
-import numpy as np
-from pathlib import Path
-from myxtts.files import write_safetensors
-
-signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-write_safetensors(Path({str(tmp_path)!r}) / "model.partial", {{"weights": np.ones(100_000, np.float32)}})
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
+    done = run("-m", "tests.programs", "cut_weights", str(tmp_path / "model.partial"))
 
     assert done.returncode == -signal.SIGXFSZ
     assert [path.name for path in tmp_path.iterdir()] == ["model.partial"]

@@ -167,6 +167,18 @@ def test_a_phase_in_the_middle_of_a_batch_counts_up_to_now() -> None:
     assert telemetry.window().device_busy["/GPU:0"] == pytest.approx(1.0)
 
 
+def test_a_wait_of_the_window_before_leaves_no_device_busy_less_than_never() -> None:
+    clock = Clock()
+    telemetry = two_devices(clock)
+    telemetry.clock("process").switch(Activity.BUSY)
+    step(telemetry, clock, wait_s=0.0, busy_s=5.0)
+    telemetry.window()
+    step(telemetry, clock, wait_s=0.0, busy_s=1.0)
+    telemetry.clock("process").was_waiting(6.0)
+
+    assert telemetry.window().device_busy["/GPU:0"] == 0.0
+
+
 def test_windows_do_not_overlap() -> None:
     clock = Clock()
     telemetry = two_devices(clock)

@@ -20,8 +20,9 @@ from myxtts.monitoring.events import EventLog, ProgressEvents, read_events
 from myxtts.monitoring.schema import ProgressEvent, RunEndEvent
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DeviceRequest, plan_devices
+from myxtts.synthesis.voice import find_voice
 from myxtts.training.out_of_memory import out_of_memory
-from myxtts.training.run import TrainingRun
+from myxtts.training.run import TrainingRun, tell_what_follows
 from myxtts.training.run_ends import run_and_record_end, stop_signals
 from myxtts.training.run_folder import RunFolder, disk_full_hint
 
@@ -197,3 +198,29 @@ def test_a_report_that_cannot_be_made_is_a_warning(tmp_path: Path, caplog: pytes
         ended(run, tmp_path)
 
     assert "report.html cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("finished", "said"),
+    [
+        (True, 'To hear it: myxtts synth "TEXT" --voice {path} --out hello.wav'),
+        (False, "Stopped and saved. To continue, run the same command again."),
+    ],
+)
+def test_the_last_line_is_the_command_that_comes_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, finished: bool, said: str
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.voice.symlink_to(find_voice("base").resolve())
+
+    with caplog.at_level("INFO", logger="myxtts"):
+        tell_what_follows(folder, finished=finished, fresh=False)
+
+    assert caplog.messages == [said.format(path=tmp_path)]
+
+
+def test_a_codec_alone_is_not_said_to_speak(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="myxtts"):
+        tell_what_follows(RunFolder(tmp_path), finished=True, fresh=False)
+
+    assert caplog.messages == []

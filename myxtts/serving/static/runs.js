@@ -1,5 +1,5 @@
 // Runs: what a training does, while it does it.
-import { $, call, events, make, number, percent, playFrom, say, t, whenTongueChanges } from "./common.js";
+import { $, call, events, make, number, percent, playFrom, say, t, tongue, whenTongueChanges } from "./common.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const AGAIN_MS = 3000;
@@ -96,8 +96,8 @@ function bar(name, share, shown) {
 
 function time(seconds) {
   if (seconds === null) return "–";
-  const pad = (value) => String(Math.floor(value)).padStart(2, "0");
-  return `${Math.floor(seconds / 3600)}:${pad((seconds / 60) % 60)}:${pad(seconds % 60)}`;
+  const digits = (value, least) => Math.floor(value).toLocaleString(tongue, { minimumIntegerDigits: least, useGrouping: false });
+  return `${digits(seconds / 3600, 1)}:${digits((seconds / 60) % 60, 2)}:${digits(seconds % 60, 2)}`;
 }
 
 function svg(tag, attributes, text) {
@@ -117,7 +117,7 @@ function curve({ stage, loss, validation }) {
   const [height, left, bottom] = [200, 48, 26];
   const xs = points.map(([x]) => x);
   const begun = Math.min(...xs) + 0.05 * (Math.max(...xs) - Math.min(...xs));
-  const ys = points.filter(([x]) => x >= begun).map(([, y]) => y);
+  const ys = [...loss.filter(([x]) => x >= begun), ...validation].map(([, y]) => y);
   const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs, Math.min(...xs) + 1), Math.min(...ys), Math.max(...ys, Math.min(...ys) + 1e-6)];
   const x = (value) => left + ((value - x0) / (x1 - x0)) * (width - left - 8);
   const y = (value) => 8 + (1 - Math.min(1, (value - y0) / (y1 - y0))) * (height - bottom - 8);
