@@ -294,7 +294,7 @@ def _stream(synthesizer: Synthesizer, options: SynthOptions, speaking: SpeakingO
     words: list[WordTiming] = []
 
     def pieces() -> Iterator[SpokenPiece]:
-        for piece in synthesizer.stream(text, report, speaking):
+        for piece in synthesizer.stream(text, speaking, report=report):
             words.extend(piece.words)
             yield piece
 

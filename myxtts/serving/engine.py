@@ -113,11 +113,10 @@ def leave_if_stopped() -> None:
 
 
 class BatchedModel(StoppableModel):
-    """A `LiteRTModel` whose texts, of all requests, are generated in one batch; its other networks serve one thread."""
+    """A `LiteRTModel` whose texts, of all requests, are generated in one batch."""
 
     def __init__(self, model: LiteRTModel) -> None:
         super().__init__(model)
-        self._one = threading.Lock()
         self._batch = BatchedGeneration(model.new_batch, aligned=bool(model.gpt.heads), check=leave_if_stopped)
 
     def stream(self, texts: TextBatch, *, chunk: int) -> Iterator[Generated]:
@@ -128,38 +127,6 @@ class BatchedModel(StoppableModel):
 
     def close(self) -> None:
         self._batch.close()
-
-    def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
-        with self._one:
-            return super().encode_reference(clips, windows)
-
-    def decode(
-        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None, speed: float
-    ) -> Wave:
-        with self._one:
-            return super().decode(made, text_tokens, speaker_V, speed)
-
-    def spoken_mel(
-        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
-    ) -> SpokenMel | None:
-        with self._one:
-            return super().spoken_mel(made, text_tokens, speaker_V)
-
-    def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
-        decoder = super().streaming_decoder(speaker_V)
-        return None if decoder is None else _OneAtATime(decoder, self._one)
-
-
-class _OneAtATime:
-    """A streaming decoder whose network other requests use too."""
-
-    def __init__(self, decoder: StreamingDecoder, one: threading.Lock) -> None:
-        self._decoder, self._one = decoder, one
-
-    def add(self, latents_ND: NDArray[np.float32], *, last: bool) -> Wave:
-        leave_if_stopped()
-        with self._one:
-            return self._decoder.add(latents_ND, last=last)
 
 
 def joined(parts: Sequence[Generated]) -> Generated:
@@ -212,7 +179,7 @@ class Engine:
         def work() -> None:
             _current.stopped = stopped
             try:
-                for piece in self.synthesizer.stream(text, report, options):
+                for piece in self.synthesizer.stream(text, options, report=report):
                     leave_if_stopped()
                     hand(piece)
                 hand(None)

@@ -86,7 +86,7 @@ class _Speaking:
 
 
 class Synthesizer:
-    """Speaks with one voice, whatever runtime computes it. Open it once and call it often."""
+    """Speaks with one voice, whatever runtime computes it. Open it once and call it often; threads may share it."""
 
     def __init__(self, voice: Voice, model: SpeechModel) -> None:
         self.voice, self.model = voice, model
@@ -118,8 +118,9 @@ class Synthesizer:
     def stream(
         self,
         text: str,
-        report: SpeechReport | None = None,
         options: SpeakingOptions | None = None,
+        *,
+        report: SpeechReport | None = None,
         **changes: Unpack[SpeakingKeywords],
     ) -> Iterator[SpokenPiece]:
         """The samples of `speak`, piece by piece as they are made; `report`, if given, is filled on the way."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from myxtts import open_voice
 from myxtts.audio.io import read_audio
 from myxtts.cli.main import main
 from myxtts.synthesis.voice import find_voice
@@ -45,6 +47,18 @@ def test_an_unknown_speaker_is_told_where_all_are_listed(tmp_path: Path, capsys:
     assert main(["synth", "Hello.", "--speaker", "bob", "--out", str(tmp_path / "hello.wav")]) == 1
 
     assert "and 8 more, which myxtts voices lists" in capsys.readouterr().err
+
+
+def test_threads_may_share_it() -> None:
+    voice = open_voice("base")
+    texts = ["Hello there, my friend.", "It rains.", "Who opened the door?", "They painted the walls of the house."]
+    alone = [voice.speak(text, candidates=2).wave for text in texts]
+
+    with ThreadPoolExecutor(len(texts)) as threads:
+        together = list(threads.map(lambda text: voice.speak(text, candidates=2).wave, texts))
+
+    for one, same in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, same)
 
 
 def test_a_folder_of_its_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

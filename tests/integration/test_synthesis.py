@@ -125,7 +125,7 @@ def test_the_stream_has_the_bytes_of_the_whole_and_its_first_sound_comes_before_
 ) -> None:
     whole = synthesizer.speak(TEXT, checks=QUICK)
     report = SpeechReport()
-    pieces = list(synthesizer.stream(TEXT, report, checks=QUICK))
+    pieces = list(synthesizer.stream(TEXT, report=report, checks=QUICK))
 
     assert len(pieces) == len(whole.report.pieces) >= 3
     assert b"".join(pcm16(pieces)) == b"".join(pcm16([dataclasses.replace(pieces[0], wave=whole.wave)]))
@@ -298,7 +298,7 @@ def test_a_stream_in_parts_has_the_samples_of_the_whole(
     text = "Hello there, hello. And again hello there."
     whole = decoding_voice.speak(text, checks=checks, sampling=VARIED)
     report = SpeechReport()
-    parts = list(decoding_voice.stream(text, report, checks=checks, sampling=VARIED))
+    parts = list(decoding_voice.stream(text, report=report, checks=checks, sampling=VARIED))
     streamed = np.concatenate([part.wave for part in parts])
 
     assert len(parts) > len(report.pieces) == 2
@@ -313,7 +313,7 @@ def test_a_fault_is_tried_again_while_nothing_was_yielded_and_cut_afterwards(dec
     def report_with(**limits: float) -> SpeechReport:
         report = SpeechReport()
         checks = HallucinationChecks(retries=1, spare_codes=0, **limits)
-        list(decoding_voice.stream("Hello there.", report, checks=checks, sampling=VARIED))
+        list(decoding_voice.stream("Hello there.", report=report, checks=checks, sampling=VARIED))
         return report
 
     [silent] = report_with(codes_per_token=1.2).pieces
@@ -330,7 +330,7 @@ def test_a_pause_in_the_middle_does_not_end_a_stream(decoding_voice: Synthesizer
         whole = decoding_voice.speak("Hello there.", checks=checks, sampling=VARIED)
         report = SpeechReport()
         streamed = np.concatenate(
-            [part.wave for part in decoding_voice.stream("Hello there.", report, checks=checks, sampling=VARIED)]
+            [part.wave for part in decoding_voice.stream("Hello there.", report=report, checks=checks, sampling=VARIED)]
         )
 
     assert report.pieces[0].fault == whole.report.pieces[0].fault == "no stop"
@@ -360,7 +360,7 @@ def test_a_stream_yields_no_loop(decoding_voice: Synthesizer) -> None:
     usual = bias.numpy()
     bias.assign(np.where(np.arange(len(usual)) == 7, 100.0, usual))
     report = SpeechReport()
-    parts = list(decoding_voice.stream("Hello there.", report))
+    parts = list(decoding_voice.stream("Hello there.", report=report))
     bias.assign(usual)
 
     assert (report.pieces[0].fault, report.pieces[0].attempts) == ("loop", 3)

@@ -24,7 +24,7 @@ _said = threading.Event()
 
 
 class Network:
-    """Inputs and outputs in the order in which the exporter named them."""
+    """Inputs and outputs in the order in which the exporter named them. Threads may share one: they take turns."""
 
     def __init__(self, path: Path, sizes: Sizes, *, threads: int = 1) -> None:
         """Open the file; raises `DamagedError` where it is not one with these inputs and outputs."""
@@ -35,9 +35,14 @@ class Network:
         ]
         self._sizes = sizes
         self._shapes: tuple[tuple[int, ...], ...] = ()
+        self._turn = threading.Lock()
 
     def __call__(self, *arrays: Array) -> list[Array]:
         """What the network makes of float32 or int32 arrays; its own copies."""
+        with self._turn:
+            return self._run(arrays)
+
+    def _run(self, arrays: Sequence[Array]) -> list[Array]:
         shapes = tuple(array.shape for array in arrays)
         interpreter = self._interpreter
         if shapes != self._shapes:
