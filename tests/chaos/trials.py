@@ -65,9 +65,10 @@ class Chaos:
             check_said(ending)
             if name == "damage" and trial.victim.name == "events.jsonl":
                 ledger.pass_over()
-            self._check_losses(trial, ledger.read(), newest)
+            learnt = ledger.read()
+            self._check_losses(trial, learnt, newest)
             if ending.code == 0 and name == "terminate":
-                self._check_all_saved(trial)
+                self._check_all_saved(trial, learnt)
             if ending.code == 0 and trial.newest() == STEPS:
                 break
         newest = trial.newest()
@@ -90,8 +91,9 @@ class Chaos:
         if first != newest + 1 and not lost:
             raise Broken(f"goes on at step {first}, and the newest checkpoint is of step {newest}")
 
-    def _check_all_saved(self, trial: Trial) -> None:
-        steps = [step for stage, step in Ledger(trial.arena.run).read() if stage == trial.stage]
+    def _check_all_saved(self, trial: Trial, learnt: Losses) -> None:
+        """What the process learnt that was asked to stop; one before it may have learnt more, and have been killed."""
+        steps = [step for stage, step in learnt if stage == trial.stage]
         newest = trial.newest()
         if not trial.damaged and max(steps, default=0) > max(newest, 0) and "Stopped and saved" in trial.arena.said():
             raise Broken(f"asked to stop, it saved step {newest} of {max(steps)}")
