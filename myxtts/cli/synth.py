@@ -56,11 +56,12 @@ class SynthOptions:
     speaker: str | None = None
     """A speaker of the training by name, instead of --reference."""
 
-    language: str = "en"
-    """Language of the text (en, fa, de, ...)."""
+    language: str | None = None
+    """Language of the text (en, fa, de, ...). By default told by its letters and the speaker: Latin ones are English
+    where the voice knows it."""
 
-    out: Path = Path("speech.wav")
-    """File to write: wav, flac or ogg."""
+    out: Path | None = None
+    """File to write: wav, flac or ogg; by default speech.wav."""
 
     stream: bool = False
     """Write raw 16-bit PCM to standard output while it is made, instead of --out."""
@@ -157,6 +158,15 @@ def refuse_early(options: SynthOptions, texts: list[str]) -> SpeakingOptions:
     at_least("--simulate-gpus", options.simulate_gpus, 0, hint="0 uses the devices that are there")
     if options.stream and len(texts) > 1:
         raise SynthesisError(f"--stream got {len(texts)} texts", hint="stream one text at a time")
+    if options.stream and options.out is not None:
+        raise SynthesisError(
+            f"--stream writes to standard output, and --out {options.out} was given too", hint="leave one of them out"
+        )
+    if names := [text for text in texts if len(text.split()) == 1 and text.lower().endswith(OUT_SUFFIXES)]:
+        raise SynthesisError(
+            f"{names[0]!r} is a file's name and no text to speak",
+            hint=f'name the text first: myxtts synth "Hello." --out {names[0]}',
+        )
     if options.stream and sys.stdout is None:
         raise OutputError("--stream writes to standard output, which is closed", hint="send it to a file or a program")
     _refuse_outputs(options, len(texts))
@@ -175,9 +185,10 @@ def _refuse_outputs(options: SynthOptions, count: int) -> None:
     from myxtts.synthesis.references import check_latents_name
     from myxtts.synthesis.timings import check_timings_name
 
-    if options.out.suffix.lower() not in OUT_SUFFIXES:
+    out = output_file(options)
+    if out.suffix.lower() not in OUT_SUFFIXES:
         raise SynthesisError(
-            f"--out {options.out.name} has the suffix {options.out.suffix!r}",
+            f"--out {out.name} has the suffix {out.suffix!r}",
             hint=f"name it {', '.join(OUT_SUFFIXES)}",
         )
     if options.timings is not None:
@@ -185,7 +196,7 @@ def _refuse_outputs(options: SynthOptions, count: int) -> None:
     if options.save_voice is not None:
         check_latents_name(options.save_voice)
     of_each = {
-        "--out": None if options.stream else options.out,
+        "--out": None if options.stream else out,
         "--timings": options.timings,
         "--report": options.report,
     }
@@ -246,6 +257,10 @@ def _decoded(name: str, read: Callable[[], bytes]) -> str:
         raise SynthesisError(f"{name} is not UTF-8 text: {error}", hint="save it as UTF-8") from error
 
 
+def output_file(options: SynthOptions) -> Path:
+    return options.out or Path("speech.wav")
+
+
 def numbered(out: Path, number: int, count: int) -> Path:
     """`speech.wav`, or `speech-003.wav` where there are several."""
     return out if count == 1 else out.with_name(f"{out.stem}-{number:03d}{out.suffix}")
@@ -253,16 +268,17 @@ def numbered(out: Path, number: int, count: int) -> Path:
 
 def speak_all(synthesizer: Synthesizer, options: SynthOptions, speaking: SpeakingOptions, texts: list[str]) -> int:
     """Speak and write every text; of several, one that cannot be spoken is named and does not stop the others."""
-    latents = synthesizer.latents(speaking.reference, speaker=speaking.speaker, language=speaking.language)
+    languages = [synthesizer.language_of(text, speaking) for text in texts]
+    latents = synthesizer.latents(speaking.reference, speaker=speaking.speaker, language=languages[0])
     if options.save_voice is not None:
         synthesizer.save_latents(options.save_voice, latents)
     speaking = replace(speaking, reference=latents, speaker=None)
     if options.stream:
-        return _stream(synthesizer, options, speaking, texts[0])
+        return _stream(synthesizer, options, replace(speaking, language=languages[0]), texts[0])
     failed = 0
     for number, text in enumerate(texts, 1):
         try:
-            speech = synthesizer.speak(text, speaking)
+            speech = synthesizer.speak(text, speaking, language=languages[number - 1])
         except SynthesisError as error:
             if len(texts) == 1:
                 raise
@@ -276,7 +292,7 @@ def speak_all(synthesizer: Synthesizer, options: SynthOptions, speaking: Speakin
 def _write_speech(options: SynthOptions, speech: Speech, number: int, count: int) -> None:
     from myxtts.synthesis.timings import write_timings
 
-    path = numbered(options.out, number, count)
+    path = numbered(output_file(options), number, count)
     speech.save(path)
     if options.timings is not None:
         write_timings(numbered(options.timings, number, count), speech.words)

@@ -54,7 +54,8 @@ def main(argv: list[str]) -> int:
     counted = ", ".join(f"{count} {language}" for language, count in of_language.items()) or "no speakers"
     print(f"{escaped(str(options.voice))}: {counted}; each speaks every language of the voice")
     if speakers:
-        print(f"Hear one: myxtts voices --sample {next(iter(speakers))}")
+        of_voice = "" if options.voice == VoicesOptions.voice else f" --voice {options.voice}"
+        print(escaped(f"Hear one: myxtts voices{of_voice} --sample {next(iter(speakers))}"))
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from myxtts.errors import ConfigError
 from myxtts.serving.encoding import MEDIA_TYPES
 from myxtts.serving.errors import RequestError
-from myxtts.text.languages import LANGUAGES, find_language, script_of
+from myxtts.text.languages import find_language
 
 MOST_CHARACTERS = 4096
 STREAM_FORMATS = ("audio", "sse")
@@ -70,17 +70,6 @@ def parse_speech(body: bytes) -> SpeechRequest:
         timestamps=_flag(given, "timestamps"),
         ignored=tuple(sorted(name for name in given if name not in _KNOWN and name.isascii() and name.isidentifier())),
     )
-
-
-def guessed_language(text: str, speaker: str | None, learnt: Sequence[str]) -> str:
-    """The language of a text whose caller did not say: the speaker's own where its script fits, else one that does."""
-    script = script_of(text)
-    spoken = [find_language(code) for code in ([speaker] if speaker else [])]
-    spoken += [language for language in LANGUAGES if not learnt or language.code in learnt]
-    fitting = [language.code for language in spoken if language.script == script]
-    if script == "arabic" and "fa" in fitting and speaker != "ar":
-        return "fa"
-    return fitting[0] if fitting else (spoken[0].code if spoken else "en")
 
 
 def json_object(body: bytes, *, hint: str = 'send {"model", "input", "voice"}') -> Mapping[str, Any]:

@@ -24,12 +24,13 @@ from starlette.types import Receive, Scope, Send
 from myxtts.errors import MyXTTSError
 from myxtts.serving.encoding import MEDIA_TYPES, RATE, AudioEncoder
 from myxtts.serving.errors import RequestError
-from myxtts.serving.requests import OPENAI_MODELS, SpeechRequest, guessed_language, parse_speech
+from myxtts.serving.requests import OPENAI_MODELS, SpeechRequest, parse_speech
 from myxtts.serving.uploads import read_body
 from myxtts.synthesis.options import SpeakingOptions
 from myxtts.synthesis.speech import SpokenPiece
 from myxtts.synthesis.speech_model import CODE_SECONDS
 from myxtts.synthesis.timings import WordTiming
+from myxtts.text.languages import guessed_language
 
 if TYPE_CHECKING:
     from myxtts.serving.app import Serving
@@ -91,10 +92,11 @@ def speaking_options(serving: Serving, asked: SpeechRequest) -> SpeakingOptions:
         )
     chosen = serving.voices.choose(asked.voice)
     learnt = serving.engine.synthesizer.voice.manifest.languages
+    language = asked.language or guessed_language(asked.text, chosen.language, learnt)
     return SpeakingOptions(
         speaker=chosen.speaker,
         reference=chosen.reference,
-        language=asked.language or guessed_language(asked.text, chosen.language, learnt),
+        language=language,
         seed=asked.seed,
         speed=asked.speed,
         sampling_changes=asked.sampling_changes,
@@ -161,7 +163,7 @@ class _Answer:
             options = await asyncio.to_thread(speaking_options, serving, self._asked)
             async with serving.engine.speak(self._asked.text, options) as pieces:
                 try:
-                    await self._deliver(pieces, options.language)
+                    await self._deliver(pieces, serving.engine.synthesizer.language_of(self._asked.text, options))
                 except MyXTTSError as error:
                     await self.fail(error if isinstance(error, RequestError) else _cannot_be_spoken(error))
 

@@ -24,7 +24,8 @@ class SpeakingOptions:
     speaker: str | None = None
     """One of the voice's own speakers by name; without one and without a reference, the first of the language."""
 
-    language: str = "en"
+    language: str | None = None
+    """Of the text; None goes by its letters and the speaker."""
 
     seed: int = 0
     """The same seed gives the same speech."""
@@ -49,7 +50,8 @@ class SpeakingOptions:
         check_seed(self.seed)
         if self.candidates is not None:
             in_range("--candidates", self.candidates, 1, MOST_CANDIDATES, hint="1 takes the first as it comes")
-        find_language(self.language)
+        if self.language is not None:
+            find_language(self.language)
         Sampling(**self.sampling_changes)  # type: ignore[arg-type]  # raises for a value that cannot be
         if self.speaker is not None and as_list(self.reference):
             raise SynthesisError(f"both a reference and speaker {self.speaker!r} were given", hint="give one of them")
@@ -64,7 +66,7 @@ class SpeakingKeywords(TypedDict, total=False):
 
     reference: Reference | Sequence[Reference] | None
     speaker: str | None
-    language: str
+    language: str | None
     seed: int
     speed: float
     sampling: Sampling | None

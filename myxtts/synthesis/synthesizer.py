@@ -40,9 +40,9 @@ from myxtts.synthesis.speech_model import (
     TextBatch,
 )
 from myxtts.synthesis.splitting import Border, Piece, split_text
-from myxtts.synthesis.timings import WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
+from myxtts.synthesis.timings import Source, WordTiming, code_starts, estimated_starts, timings, token_ends, words_of
 from myxtts.synthesis.voice import Voice
-from myxtts.text.languages import find_language, language_note
+from myxtts.text.languages import find_language, guessed_language, language_note
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -109,7 +109,7 @@ class Synthesizer:
         `changes` are fields of `SpeakingOptions` by name and replace those of `options`. Raises `SynthesisError` where
         the text or the reference cannot be spoken, `ConfigError` for an option that cannot be.
         """
-        speaking = self._resolved(replace(options or SpeakingOptions(), **changes))
+        speaking = self._resolved(text, replace(options or SpeakingOptions(), **changes))
         report = SpeechReport()
         pieces = list(self._pieces(text, speaking, report, streamed=False))
         wave = np.concatenate([piece.wave for piece in pieces])
@@ -124,7 +124,7 @@ class Synthesizer:
         **changes: Unpack[SpeakingKeywords],
     ) -> Iterator[SpokenPiece]:
         """The samples of `speak`, piece by piece as they are made; `report`, if given, is filled on the way."""
-        speaking = self._resolved(replace(options or SpeakingOptions(), **changes))
+        speaking = self._resolved(text, replace(options or SpeakingOptions(), **changes))
         yield from self._pieces(text, speaking, SpeechReport() if report is None else report, streamed=True)
 
     def latents(
@@ -136,6 +136,13 @@ class Synthesizer:
     ) -> VoiceLatents:
         """Latents of the reference clips, of one of the voice's own speakers, or of a file of saved latents."""
         return self._latents(SpeakingOptions(reference=reference, speaker=speaker, language=language))
+
+    def language_of(self, text: str, options: SpeakingOptions) -> str:
+        """The code of the language that the text is spoken in."""
+        if options.language is not None:
+            return find_language(options.language).code
+        speaker = self.voice.speakers.get(options.speaker or "")
+        return guessed_language(text, speaker.language if speaker else None, self.voice.manifest.languages)
 
     def save_latents(self, path: str | Path, latents: VoiceLatents) -> None:
         """Keep latents in a file that `latents` and `--reference` read back."""
@@ -155,7 +162,7 @@ class Synthesizer:
             return references.load_latents(saved, self.voice.sha256, (model.conditioning_latents, model.gpt_width))
         clips = [references.read_reference(clip) for clip in given if not isinstance(clip, VoiceLatents)]
         if not clips:
-            speaker = references.choose_speaker(self.voice.speakers, options.speaker, options.language)
+            speaker = references.choose_speaker(self.voice.speakers, options.speaker, options.language or "en")
             clips = [references.checked_reference(from_int16(speaker.wave), speaker.name)]
         if self.voice.config.data.normalise_loudness:
             clips = [normalise_loudness(clip) for clip in clips]
@@ -170,10 +177,11 @@ class Synthesizer:
             self._encoded.popitem(last=False)
         return latents
 
-    def _resolved(self, options: SpeakingOptions) -> _Speaking:
+    def _resolved(self, text: str, options: SpeakingOptions) -> _Speaking:
+        language = self.language_of(text, options)
         return _Speaking(
-            latents=self._latents(options),
-            language=find_language(options.language).code,
+            latents=self._latents(replace(options, language=language)),
+            language=language,
             seed=options.seed,
             speed=options.speed,
             sampling=options.sampling_over(self.voice.sampling),
@@ -408,11 +416,12 @@ class Synthesizer:
         ends = token_ends(words, count_many, len(planned.ids))
         aligned = len(checked.spoken_token_N) == len(checked.codes_N) > 0
         starts = code_starts(ends, checked.spoken_token_N) if aligned else estimated_starts(ends, len(checked.codes_N))
+        source: Source = "estimated" if not aligned else "aligner" if self._reranker is not None else "attention"
         return tuple(
             timings(
                 words,
                 starts,
-                "attention" if aligned else "estimated",
+                source,
                 code_s=CODE_SECONDS / speaking.speed,
                 offset_s=first_code_s,
                 least_s=begin_s,

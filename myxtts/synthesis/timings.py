@@ -20,7 +20,7 @@ from myxtts.files import writing
 from myxtts.synthesis.hallucinations import smoothed_tokens
 
 _WORD = re.compile(r"\S+")
-Source = Literal["attention", "estimated"]
+Source = Literal["aligner", "attention", "estimated"]
 
 
 @dataclass(frozen=True, slots=True)

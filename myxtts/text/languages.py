@@ -119,6 +119,20 @@ def foreign_script(text: str, language: str) -> str | None:
     return None if script == own or (own, script) == ("kana", "han") else script
 
 
+def guessed_language(text: str, speaker: str | None, learnt: Sequence[str]) -> str:
+    """The language of a text whose caller did not say: the speaker's own where its script fits, else one that does.
+
+    `learnt` are the voice's languages; empty where they are not known.
+    """
+    script = script_of(text)
+    spoken = [find_language(code) for code in ([speaker] if speaker else [])]
+    spoken += [language for language in LANGUAGES if not learnt or language.code in learnt]
+    fitting = [language.code for language in spoken if language.script == script]
+    if script == "arabic" and "fa" in fitting and speaker != "ar":
+        return "fa"
+    return fitting[0] if fitting else (spoken[0].code if spoken else "en")
+
+
 def language_note(text: str, language: str, learnt: Sequence[str]) -> str | None:
     """Why a voice that learnt these languages may not say the text in this one; `learnt` is empty where unknown."""
     if learnt and language not in learnt:
@@ -126,4 +140,4 @@ def language_note(text: str, language: str, learnt: Sequence[str]) -> str | None
     script = foreign_script(text, language)
     if script is None:
         return None
-    return f"most of the text is in {script} letters and is read as {language!r}: is --language the text's own?"
+    return f"most of the text is in {script} letters and is read as {language!r}: name the text's own --language"

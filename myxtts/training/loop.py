@@ -147,9 +147,18 @@ class StageLoop:
         """A fine-tuning goes on with its best weights, which may be those that it began with."""
         best = load_best(self.folder.checkpoints(self.spec.name)) if self._selects_best else None
         if best is not None and best.step != self.trainer.step_number:
-            logger.info(
-                "Stage %s: the held-out loss was lowest at step %d, whose weights speak", self.spec.name, best.step
-            )
+            if best.step:
+                logger.info(
+                    "Stage %s: the held-out loss was lowest at step %d, whose weights speak", self.spec.name, best.step
+                )
+            else:
+                logger.warning(
+                    "Stage %s: %d steps made the loss of the %d held-out clips no lower, so the voice that it began "
+                    "with speaks: train it on more recordings",
+                    self.spec.name,
+                    self.trainer.step_number,
+                    len(self.data.held_out.clips),
+                )
             self.trainer.restore(best)
         return True
 

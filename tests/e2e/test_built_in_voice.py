@@ -16,14 +16,25 @@ from tests.corpus_maker import make_ljspeech
 from tests.processes import myxtts, run
 
 
-@pytest.mark.parametrize(("text", "language"), [("Hello there, my friend.", "en"), ("سلام، دوست من.", "fa")])
-def test_it_speaks_without_a_voice_being_named(tmp_path: Path, text: str, language: str) -> None:
-    spoken = myxtts("synth", text, "--language", language, "--out", str(tmp_path / "hello.wav"))
+@pytest.mark.parametrize("text", ["Hello there, my friend.", "سلام، دوست من."])
+def test_it_speaks_without_a_voice_or_a_language_being_named(tmp_path: Path, text: str) -> None:
+    spoken = myxtts("synth", text, "--out", str(tmp_path / "hello.wav"))
 
     assert spoken.returncode == 0, spoken.stderr
+    assert spoken.stderr == ""
     wave = read_audio(tmp_path / "hello.wav")
     assert 0.5 < len(wave) / 22050 < 5
     assert np.abs(wave).max() > 0.05
+
+
+def test_a_text_is_in_the_language_of_its_letters_unless_another_is_named() -> None:
+    voice = open_voice("base")
+
+    persian = voice.speak("سلام، دوست من.", candidates=1)
+    np.testing.assert_array_equal(persian.wave, voice.speak("سلام، دوست من.", language="fa", candidates=1).wave)
+    assert persian.report.language_note is None
+    assert "--language" in str(voice.speak("سلام، دوست من.", language="en", candidates=1).report.language_note)
+    assert {word.source for word in persian.words} == {"aligner"}
 
 
 def test_it_needs_no_tensorflow(tmp_path: Path) -> None:

@@ -153,10 +153,18 @@ def test_two_outputs_of_one_name_are_refused(tmp_path: Path, options: dict[str, 
         refuse_early(SynthOptions(voice=Path("nowhere"), **given), ["Hello."] * count)
 
 
-def test_a_stream_writes_no_out_that_could_be_in_the_way(tmp_path: Path) -> None:
-    same = tmp_path / "speech.wav"
+def test_a_stream_is_not_written_to_a_file_too(tmp_path: Path) -> None:
+    refuse_early(SynthOptions(voice=Path("nowhere"), stream=True, report=Path("speech.wav")), ["Hello."])
 
-    refuse_early(SynthOptions(voice=Path("nowhere"), stream=True, out=same, report=same), ["Hello."])
+    with pytest.raises(SynthesisError, match=r"--out .*hello\.wav was given too"):
+        refuse_early(SynthOptions(voice=Path("nowhere"), stream=True, out=tmp_path / "hello.wav"), ["Hello."])
+
+
+def test_a_file_name_in_the_place_of_the_text_is_refused() -> None:
+    with pytest.raises(SynthesisError, match=r"'hello\.wav' is a file's name") as refused:
+        refuse_early(SynthOptions(voice=Path("nowhere")), ["hello.wav"])
+
+    assert "--out hello.wav" in refused.value.hint
 
 
 def test_a_stream_without_standard_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,10 @@ from myxtts.serving.errors import RequestError
 from myxtts.serving.keys import add_key, read_keys
 from myxtts.serving.metrics import Metrics
 from myxtts.serving.middleware import is_loopback
-from myxtts.serving.requests import guessed_language, parse_speech
+from myxtts.serving.requests import parse_speech
 from myxtts.synthesis.decode_batch import RowStep
 from myxtts.synthesis.speech_model import Text, TextBatch
+from myxtts.text.languages import guessed_language
 
 GOOD = {"model": "tts-1", "input": "Hello.", "voice": "alloy"}
 
