@@ -70,8 +70,7 @@ def summary(
         refused = f", {corpus.refused} lines refused" if corpus.refused else ""
         unreadable = f", {corpus.unreadable} of those looked at cannot be opened" if corpus.unreadable else ""
         yield f"corpus: {corpus.clips:,} clips, {corpus.seconds / 3600:.2f} hours{refused}{unreadable}"
-    parts = ("dvae", "conditioning", "gpt", *config.model.decoder_parts)
-    yield f"parameters: {sum(count_of(part, config.model).all for part in parts):,}"
+    yield f"parameters: {sum(count_of(part, config.model).all for part in config.model.parts):,}"
     if corpus is not None:
         yield from _times(config, plan, corpus)
     largest: dict[str, float] = {}

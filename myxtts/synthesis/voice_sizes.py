@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.parts import refuse_unknown_parts
 from myxtts.errors import CheckpointError, DamagedError
 from myxtts.models.parameter_counts import count_of
 from myxtts.models.weights import PARTIAL_WEIGHTS, WEIGHTS_FILE, WeightsManifest
@@ -39,6 +40,7 @@ _LEAST_VALUE_BYTES = 2
 
 def refuse_other_sizes(config: ModelConfig, parts: Collection[str], stored: WeightsManifest, folder: Path) -> None:
     """Raise `CheckpointError` where the parts, built as configured, would not be of the weights' sizes."""
+    refuse_unknown_parts(parts)
     found = _sizes(parts, stored.shapes, folder)
     for setting, size in found.items():
         if getattr(config, setting) != size:

@@ -89,7 +89,8 @@ class StageLoop:
             self._restore_or_initialise(source)
             if self._decide()[0]:
                 return self._finished()
-            refuse_if_later_stage_learnt(self.spec.name, trainer.step_number, self.total_steps, self.folder)
+            model = self.config.model
+            refuse_if_later_stage_learnt(self.spec, model, trainer.step_number, self.total_steps, self.folder)
             if not self._add_ctc_loss():
                 return False
             first_step = trainer.step_number

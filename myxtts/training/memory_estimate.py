@@ -115,7 +115,7 @@ def refuse_weights_beyond_memory(config: XTTSConfig, plan: DevicePlan) -> None:
 
 def _numbers_of(model: ModelConfig) -> int:
     """Every part of the voice is on a model device."""
-    return sum(count_of(part, model).all for part in ("dvae", "conditioning", "gpt", *model.decoder_parts))
+    return sum(count_of(part, model).all for part in model.parts)
 
 
 def model_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, sixteen_bits: bool = False) -> Estimate:

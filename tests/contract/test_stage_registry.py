@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.parts import voice_parts
 from myxtts.config.presets import MODEL_SIZES
-from myxtts.config.training import VOICE_PARTS
 from myxtts.errors import ConfigError
 from myxtts.training.stages import STAGES, needed_with, parts_after, stage_named, stages_of
 from myxtts.training.stages.spec import StageSpec
@@ -25,7 +25,7 @@ models = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.decode
 @pytest.mark.parametrize("spec", STAGES, ids=lambda spec: f"{spec.name}-{spec.purpose}")
 def test_a_stage_has_a_recipe_for_every_size_and_known_parts(spec: StageSpec) -> None:
     assert set(spec.recipes) == set(MODEL_SIZES)
-    assert {*spec.requires, *spec.learns} <= set(VOICE_PARTS)
+    assert {*spec.requires, *spec.learns} <= set(voice_parts())
     assert not set(spec.requires) & set(spec.learns)
     assert set(spec.separable) <= set(spec.learns) - {spec.purpose}
 
@@ -42,7 +42,7 @@ def test_each_stage_requires_what_the_stages_before_it_learn(model: ModelConfig)
 def test_stages_are_found_by_name_and_others_are_refused_with_a_suggestion(model: ModelConfig) -> None:
     assert [stage_named(spec.name, model) for spec in stages_of(model)] == list(stages_of(model))
     with pytest.raises(ConfigError, match="--stage 'gtp' is not known") as caught:
-        stage_named("gtp", model)  # type: ignore[arg-type]
+        stage_named("gtp", model)
     assert "gpt" in caught.value.hint
 
 
@@ -50,9 +50,9 @@ def test_stages_are_found_by_name_and_others_are_refused_with_a_suggestion(model
 def test_a_voice_has_what_all_stages_up_to_the_last_one_learnt(model: ModelConfig) -> None:
     codec, gpt, decoder = stages_of(model)
 
-    assert parts_after(codec) == ("dvae",)
-    assert parts_after(gpt) == ("dvae", "conditioning", "gpt")
-    assert parts_after(decoder) == ("dvae", "conditioning", "gpt", *model.decoder_parts)
+    assert parts_after(codec, model) == ("dvae",)
+    assert parts_after(gpt, model) == ("dvae", "conditioning", "gpt")
+    assert parts_after(decoder, model) == ("dvae", "conditioning", "gpt", *model.decoder_parts)
 
 
 def test_a_part_of_a_voice_needs_what_it_was_trained_with() -> None:

@@ -9,8 +9,16 @@ import pytest
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
-from myxtts.training.recipes import length_of, recipe_for, with_batches_of
+from myxtts.errors import ConfigError
+from myxtts.training.recipes import length_of, recipe_for, stages_to_run, with_batches_of
 from myxtts.training.stages import CODEC, GPT, stage_named
+
+
+def test_a_stage_that_the_model_does_not_have_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(ConfigError, match="--stage 'speech' is not known") as caught:
+        stages_to_run(XTTSConfig(model_size="tiny", stage="speech"))
+
+    assert "codec, decoder, gpt" in caught.value.hint
 
 
 @pytest.mark.parametrize(
