@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from myxtts.config.model import ModelConfig
-from myxtts.config.parts import CODEC, CORE_PARTS, DECODERS, HIFIGAN, MEL, decoder_of, voice_parts
+from myxtts.config.parts import CODEC, CORE_PARTS, DECODERS, HIFIGAN, MEL, Decoder, decoder_of, voice_parts
 from myxtts.errors import CheckpointError, ConfigError, SynthesisError
 from myxtts.models.weights import WeightsManifest
+from myxtts.synthesis.litert.layout import networks
+from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice_sizes import refuse_other_sizes
 
 
@@ -56,3 +58,14 @@ def test_every_part_has_one_place_in_a_voice() -> None:
     for decoder in DECODERS.values():
         assert ModelConfig(model_size="tiny", decoder=decoder.name).parts == (*CORE_PARTS, *decoder.parts)
         assert {*decoder.parts, *decoder.reads} <= set(known)
+
+
+def test_a_decoder_without_litert_files_is_refused_by_name_and_not_exported_as_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(DECODERS, "tones", Decoder(name="tones", parts=("tones",)))
+    model = ModelConfig(model_size="tiny", decoder="tones")
+
+    with pytest.raises(SynthesisError, match="decoder tones cannot be exported for LiteRT") as caught:
+        networks(model, VoiceManifest(parts=model.parts))
+    assert "--runtime tensorflow" in caught.value.hint
