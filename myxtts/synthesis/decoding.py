@@ -1,6 +1,6 @@
 """From generated codes and latents to waves, with TensorFlow: a class for each decoder of `myxtts.config.parts`.
 
-To add one: its class, and its line in `_DECODERS`. One piece at a time: a piece has the same samples whatever was
+To add one: its class, and its line in `MAKERS`. One piece at a time: a piece has the same samples whatever was
 spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel channels, V speaker vector, S samples.
 """
 
@@ -165,12 +165,12 @@ class TrainedMelDecoder:
 
 def make_decoder(decoder: Decoder, parts: Any, gains: Gains, device: str | None) -> TensorFlowDecoder:
     """The decoder over the voice's layers, which are the attributes of `parts`."""
-    if decoder.name not in _DECODERS:
+    if decoder.name not in MAKERS:
         raise SynthesisError(f"decoder {decoder.name} cannot speak with TensorFlow here", hint="update myxtts")
-    return _DECODERS[decoder.name](parts, gains, device)
+    return MAKERS[decoder.name](parts, gains, device)
 
 
-_DECODERS: dict[str, Callable[[Any, Gains, str | None], TensorFlowDecoder]] = {
+MAKERS: dict[str, Callable[[Any, Gains, str | None], TensorFlowDecoder]] = {
     MEL.name: lambda parts, gains, device: TrainedMelDecoder(parts.mel_decoder, parts.dvae, gains.get("mel_decoder")),
     HIFIGAN.name: lambda parts, gains, device: HiFiGANDecoder(parts.hifigan, device),
     CODEC.name: lambda parts, gains, device: CodecDecoder(parts.dvae, gains.get("dvae")),
