@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -76,5 +75,25 @@ def test_a_stage_that_is_declared_elsewhere_trains_resumes_and_publishes(tmp_pat
     steps = [event for event in events if event["event"] == "step"]
     assert [event["step"] for event in steps] == [1, 2, 3, 4]
     assert all("flatness" in event for event in steps), "a figure of its own"
-    assert dataclasses.asdict(STAGES[0])["learns"] == ("dvae",)
     assert json.loads((tmp_path / "run" / "voice" / "manifest.json").read_text())
+
+
+def test_a_decoder_with_a_part_and_a_stage_of_new_names_trains_resumes_publishes_and_speaks(tmp_path: Path) -> None:
+    """Declared outside the package, by a line in each table; its model has no stage `decoder`."""
+    corpus, module = make_ljspeech(tmp_path / "corpus", 6), "tests.contract.declared_decoder"
+
+    first = run_forked("-m", module, str(corpus), str(tmp_path), "2", **ONE_THREAD)
+    then = run_forked("-m", module, str(corpus), str(tmp_path), "4", "tuning", **ONE_THREAD)
+
+    assert first.returncode == then.returncode == 0, first.stderr + then.stderr
+    assert "Stage tuning continues at step 2 of 4" in then.stderr
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    steps = [(event["stage"], event["step"]) for event in events if event["event"] == "step"]
+    assert steps == [(stage, step) for stage in ("codec", "gpt", "tuning") for step in (1, 2)] + [
+        ("tuning", 3),
+        ("tuning", 4),
+    ]
+    manifest = json.loads((tmp_path / "run" / "voice" / "manifest.json").read_text())["metadata"]
+    assert manifest["parts"] == ["dvae", "conditioning", "gpt", "tones"]
+    assert manifest["trained_to"] == ["tuning", 4]
+    assert sorted(path.name for path in (tmp_path / "run" / "samples").iterdir())[-1].startswith("tuning-0000004")
