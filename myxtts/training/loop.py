@@ -231,7 +231,7 @@ class StageLoop:
             own_source = OwnRows(source, self._team) if self._team.size > 1 else source
             schedule = Pipeline if plan.two_roles else SequentialPipeline
             settings |= {"buffer_size": data.buffer_size, "measure": size_of}
-            split = split_rows if len(plan.models) > 1 else None
+            split = split_rows if plan.replicated else None
             with schedule(own_source, self.trainer.producers, split=split, **settings) as pipeline:
                 yield pipeline
             return
@@ -289,7 +289,7 @@ class StageLoop:
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
             devices=TensorFlowDevices(deep_copy=plan.simulated),
-            split=self._team.own_rows if self._team.size > 1 else split_rows if len(plan.models) > 1 else None,
+            split=self._team.own_rows if self._team.size > 1 else split_rows if plan.replicated else None,
         ) as pipeline:
             return [batch for _, batch in zip(range(VALIDATION_BATCHES), pipeline, strict=False)]
 
