@@ -28,8 +28,11 @@ FROM_SCRATCH = {
 a voice brings has seen more speech."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
-OPTIMISER_SETTINGS = ("learning_rate", "beta_1", "beta_2", "weight_decay", "warmup_steps", "ema", "clip_norm")
-"""Settings of the optimiser that a stage's recipe has under the same name; `final_learning_rate_share` beside them."""
+OPTIMISER_SETTINGS = (
+    *("learning_rate", "final_learning_rate_share", "warmup_steps"),
+    *("beta_1", "beta_2", "weight_decay", "clip_norm", "ema"),
+)
+"""Settings of the optimiser that a stage's recipe has under the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)

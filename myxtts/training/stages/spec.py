@@ -23,7 +23,7 @@ class StageRecipe:
     batch_seconds: float = 120.0
     learning_rate: float
     warmup_steps: int = 100
-    final_share: float = 0.05
+    final_learning_rate_share: float = 0.05
     """Share of the highest learning rate that is left at the end of the cosine."""
     weight_decay: float = 0.01
     beta_1: float = 0.9
