@@ -1,6 +1,7 @@
 """The loop of one stage: read, process, transfer, step, validate, save, from the first step or the last checkpoint on.
 
-`StageLoop.run` is the whole story; what it calls stands below it in the order in which it is called.
+`StageLoop.run` is the whole story; what it calls stands below it, first how it ends, then in the order in which it is
+called.
 """
 
 from __future__ import annotations
