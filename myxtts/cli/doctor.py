@@ -173,7 +173,7 @@ def gpus(inventory: Inventory) -> list[Finding]:
 
 
 def modes(inventory: Inventory) -> list[Finding]:
-    """Which of the five modes can be planned here, with the command for each; without TensorFlow, what speaks."""
+    """Which of the modes can be planned here, with the command for each; without TensorFlow, what speaks."""
     trains = can_train()
     suited = [
         Finding(f"for this machine: {command}   ({why})") for command, why in suited_commands(inventory, trains=trains)

@@ -16,7 +16,7 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.loading import as_plain_values, to_yaml_text
 from myxtts.data.corpora import list_corpus
 from myxtts.errors import DataError
-from myxtts.models.parameter_counts import count_of
+from myxtts.models.parameter_counts import count_of, counted
 from myxtts.monitoring.console import duration
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DevicePlan
@@ -70,15 +70,17 @@ def summary(
         refused = f", {corpus.refused} lines refused" if corpus.refused else ""
         unreadable = f", {corpus.unreadable} of those looked at cannot be opened" if corpus.unreadable else ""
         yield f"corpus: {corpus.clips:,} clips, {corpus.seconds / 3600:.2f} hours{refused}{unreadable}"
-    parts = ("dvae", "conditioning", "gpt", *config.model.decoder_parts)
-    yield f"parameters: {sum(count_of(part, config.model).all for part in parts):,}"
+    known = counted(config.model.parts)
+    beside = [part for part in config.model.parts if part not in known]
+    more = f", and those of {', '.join(beside)}" if beside else ""
+    yield f"parameters: {sum(count_of(part, config.model).all for part in known):,}{more}"
     if corpus is not None:
         yield from _times(config, plan, corpus)
     largest: dict[str, float] = {}
     for spec in stages_to_run(config):
         for label, need in estimates(config, spec, plan, largest_batch(config, spec), precision).items():
             largest[label] = max(largest.get(label, 0.0), need.total)
-    yield "memory: " + ", ".join(f"{label} {mb:,.0f} MB" for label, mb in largest.items())
+    yield "memory: " + (", ".join(f"{label} {mb:,.0f} MB" for label, mb in largest.items()) or "not estimated")
     if config.training.init_from is None and not plan.simulated:
         yield from (
             f"on this machine: {command}   ({why})" for command, why in suited_commands(inventory, trains=True)[:1]

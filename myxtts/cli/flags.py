@@ -15,6 +15,7 @@ import tyro
 from myxtts.config.config import SECTIONS, XTTSConfig
 from myxtts.config.gpus import GpuIndices
 from myxtts.config.loading import read_yaml
+from myxtts.config.parts import voice_parts
 from myxtts.config.public import FLAGS, flag
 from myxtts.config.training import TrainingConfig
 
@@ -75,6 +76,7 @@ def _flags_of_a_section(info: tyro.constructors.StructTypeInfo) -> tyro.construc
 
     default = info.default if isinstance(info.default, section) else section()
     types, texts = get_type_hints(section), field_help(section)
+    types |= {name: kind for name, kind in _named_in_tables().items() if name in types}
     fields = tuple(
         tyro.constructors.StructFieldSpec(
             name=name, type=types[name], default=getattr(default, name), helptext=texts[name]
@@ -88,6 +90,15 @@ def _flags_of_a_section(info: tyro.constructors.StructTypeInfo) -> tyro.construc
 
     build.__doc__ = section.__doc__  # which the help shows above the section's flags
     return tyro.constructors.StructConstructorSpec(instantiate=build, fields=fields)
+
+
+def _named_in_tables() -> dict[str, Any]:
+    """The types of the settings that name what a table declares: the names that it has now."""
+    from myxtts.training.stages import stage_names
+
+    stage: Any = Literal.__getitem__(stage_names())
+    part: Any = Literal.__getitem__(voice_parts())
+    return {"stage": stage | None, "init_parts": tuple.__class_getitem__((part, ...))}
 
 
 def parse_options(

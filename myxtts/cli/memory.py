@@ -9,11 +9,20 @@ from myxtts.config.config import XTTSConfig
 from myxtts.runtime.inventory import Inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRole, usable_mb
 from myxtts.runtime.precision import Precision
-from myxtts.training.memory_estimate import Batch, Estimate, data_device, largest_batch, model_device, most_clips
+from myxtts.training.memory_estimate import (
+    Batch,
+    Estimate,
+    can_estimate,
+    data_device,
+    largest_batch,
+    model_device,
+    most_clips,
+)
 from myxtts.training.recipes import recipe_for, stages_to_run, with_batches_of
 from myxtts.training.stages.spec import StageSpec
 
 NOTHING_FITS = "no batch fits: choose a smaller --model-size, a lower --max-clip-seconds, or other devices"
+NOT_DECLARED = "what its step keeps, or how many numbers a part has, is not declared"
 COLUMNS = ("weights", "gradients", "optimiser", "averages", "activations", "total")
 
 
@@ -26,6 +35,9 @@ def memory_lines(config: XTTSConfig, plan: DevicePlan, inventory: Inventory, pre
         f"   {'stage':8}{'device':34}" + "".join(f"{column:>12}" for column in COLUMNS),
     ]
     for spec in stages_to_run(config):
+        if not can_estimate(config, spec):
+            lines.append(f"   {spec.name:8}not estimated: {NOT_DECLARED}")
+            continue
         found = estimates(config, spec, plan, largest_batch(config, spec), precision)
         for label, estimate in found.items():
             figures = "".join(f"{getattr(estimate, column):12,.0f}" for column in COLUMNS)
@@ -40,8 +52,10 @@ def memory_lines(config: XTTSConfig, plan: DevicePlan, inventory: Inventory, pre
 def estimates(
     config: XTTSConfig, spec: StageSpec, plan: DevicePlan, batch: Batch, precision: Precision
 ) -> dict[str, Estimate]:
-    """By the label of the device; one that has both roles has the memory of both."""
+    """By the label of the device; one that has both roles has the memory of both. None of a stage without estimate."""
     found: dict[str, Estimate] = {}
+    if not can_estimate(config, spec):
+        return found
     for role in plan.roles:
         if role.role == "data":
             found[role.label] = data_device(config, spec, batch)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from myxtts.config.checks import at_least, in_range
+from myxtts.config.parts import CORE_PARTS, DECODERS
 from myxtts.config.presets import MODEL_SIZES, NOT_GIVEN, fill, preset
 from myxtts.config.public import shown
+from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 
 FRAMES_PER_CODE = 4
@@ -35,8 +37,8 @@ _MOST_LAYERS = 1000
 """XTTS v2 has 30. A file from anywhere may not make a network of as many as it likes."""
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
-DecoderKind = Literal["mel", "hifigan"]
-DecoderPart = Literal["mel_decoder", "speaker_encoder", "hifigan"]
+DecoderKind = str
+"""A name of `myxtts.config.parts.DECODERS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +125,14 @@ class ModelConfig:
     """Share of activations dropped in the GPT while it trains."""
 
     @property
-    def decoder_parts(self) -> tuple[DecoderPart, ...]:
-        """The networks that stage decoder trains; the one that makes speech is last."""
-        return ("mel_decoder",) if self.decoder == "mel" else ("speaker_encoder", "hifigan")
+    def decoder_parts(self) -> tuple[str, ...]:
+        """The networks of its decoder; the one that makes speech is last."""
+        return DECODERS[self.decoder].parts
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """All of its networks, in the order in which they are built and a voice has them."""
+        return (*CORE_PARTS, *self.decoder_parts)
 
     @property
     def max_clip_codes(self) -> int:
@@ -134,6 +141,8 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         fill(self, preset(MODEL_SIZES, "--model-size", self.model_size))
+        if self.decoder not in DECODERS:
+            raise unknown_name(shown("decoder"), self.decoder, DECODERS)
         for name in _COUNTS:
             at_least(shown(name), getattr(self, name), 1, hint="see --model-size for sizes that work")
         for name in ("gpt_layers", "conditioning_layers", "perceiver_layers", "mel_frame_blocks"):

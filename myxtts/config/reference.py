@@ -14,7 +14,7 @@ from myxtts.config.presets import MODEL_SIZES, NOT_GIVEN, OPTIMIZATION_LEVELS
 from myxtts.config.public import FLAGS, shown
 from myxtts.config.training import FROM_SCRATCH, OPTIMISER_SETTINGS
 
-RECIPE_SETTINGS = (*OPTIMISER_SETTINGS, "final_learning_rate_share", "batch_size", "batch_seconds", "max_steps")
+RECIPE_SETTINGS = (*OPTIMISER_SETTINGS, "batch_size", "batch_seconds", "max_steps")
 
 
 def field_help(cls: type) -> dict[str, str]:

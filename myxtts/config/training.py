@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from myxtts.config.checks import at_least, check_seed, in_range
 from myxtts.config.gpus import as_tuple
+from myxtts.config.parts import voice_parts
 from myxtts.config.presets import NOT_GIVEN, OPTIMIZATION_LEVELS, fill, preset
 from myxtts.config.public import flag, shown
+from myxtts.config.suggest import unknown_name
 from myxtts.errors import ConfigError
 
-Stage = Literal["codec", "gpt", "decoder"]
-VoicePart = Literal["dvae", "conditioning", "gpt", "mel_decoder", "speaker_encoder", "hifigan"]
-VOICE_PARTS: tuple[VoicePart, ...] = get_args(VoicePart)
-"""In the order in which a voice has them."""
+Stage = str
+"""The name of a stage, as `myxtts.training.stages` declares it."""
+STAGE_STEPS = ("codec_steps", "gpt_steps", "decoder_steps")
+"""Settings that limit one stage's steps; a stage without one has `max_steps`."""
 FROM_SCRATCH = {
     "alignment_weight": 0.5,
     "token_corruption": 0.1,
@@ -26,8 +28,11 @@ FROM_SCRATCH = {
 a voice brings has seen more speech."""
 MIN_MEMORY_MB = 256
 """TensorFlow's own kernels and cuDNN take about 200 MB before the first tensor."""
-OPTIMISER_SETTINGS = ("learning_rate", "beta_1", "beta_2", "weight_decay", "warmup_steps", "ema", "clip_norm")
-"""Settings of the optimiser that a stage's recipe has under the same name; `final_learning_rate_share` beside them."""
+OPTIMISER_SETTINGS = (
+    *("learning_rate", "final_learning_rate_share", "warmup_steps"),
+    *("beta_1", "beta_2", "weight_decay", "clip_norm", "ema"),
+)
+"""Settings of the optimiser that a stage's recipe has under the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,7 @@ class TrainingConfig:
     init_from: str | None = None
     """Fine-tune this voice (base, a run, or a folder of import-xtts or export): its sizes, vocabulary and weights."""
 
-    init_parts: tuple[VoicePart, ...] = ()
+    init_parts: tuple[str, ...] = ()
     """Parts of the model to take from --init-from; by default all. A stage whose parts all come from the voice runs
     only with --stage, except gpt and a mel decoder's, which are fine-tuned."""
 
@@ -217,6 +222,9 @@ class TrainingConfig:
         for name, low, high, hint in _RANGES:
             in_range(shown(name), getattr(self, name), low, high, hint=hint)
         check_seed(self.seed)
+        for part in self.init_parts:
+            if part not in voice_parts():
+                raise unknown_name(shown("init_parts"), part, voice_parts())
         try:
             as_tuple(self.visible_gpus)
         except ConfigError:
@@ -232,9 +240,7 @@ _MINIMA = (
     ("validate_every", 1, "the default is 500 steps"),
     ("epochs", 1, "leave it out for the recipe's steps"),
     ("max_steps", 1, "leave it out to train by --epochs"),
-    ("codec_steps", 1, "leave it out for the recipe's"),
-    ("gpt_steps", 1, "leave it out for the recipe's"),
-    ("decoder_steps", 1, "leave it out for the recipe's"),
+    *((steps, 1, "leave it out for the recipe's") for steps in STAGE_STEPS),
     ("log_every", 1, "the default is 20 steps"),
     ("grad_accum", 1, "1 steps after every batch"),
     ("discriminator_start", 0, "0 starts the discriminators with the first step"),

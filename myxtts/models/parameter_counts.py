@@ -5,6 +5,7 @@ Counted as the layers declare them; `tests/contract/test_parameter_counts.py` ho
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,8 +31,13 @@ class Count:
         return Count(self.trained + other.trained, self.kept + other.kept)
 
 
+def counted(parts: Iterable[str]) -> tuple[str, ...]:
+    """Those of the parts that have a count here; how many numbers another has is known once it is built."""
+    return tuple(part for part in parts if part in _PARTS)
+
+
 def count_of(part: str, model: ModelConfig) -> Count:
-    """The numbers of a part of a voice, by its name in `VoicePart`."""
+    """The numbers of a part that is `counted`."""
     return _PARTS[part](model)
 
 

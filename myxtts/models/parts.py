@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from myxtts.config.model import ModelConfig
+from myxtts.config.parts import refuse_unknown_parts
 from myxtts.models.conditioning import Conditioning
 from myxtts.models.dvae import DVAE
 from myxtts.models.gpt import GPT
@@ -19,3 +21,9 @@ PARTS: dict[str, Any] = {
     "speaker_encoder": SpeakerEncoder,
     "hifigan": HiFiGAN,
 }
+
+
+def new_part(name: str, config: ModelConfig) -> Any:
+    """The part, not built yet; a `CheckpointError` for a name that `myxtts.config.parts` does not have."""
+    refuse_unknown_parts((name,))
+    return PARTS[name](config)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
 from myxtts.models.gpt import AlignmentHeads, GPTOutput
-from myxtts.models.parts import PARTS
+from myxtts.models.parts import new_part
 from myxtts.models.weights import load_weights, save_weights
 
 
@@ -23,10 +23,10 @@ class XTTS(keras.layers.Layer):  # type: ignore[misc]
     def __init__(self, config: ModelConfig, **keras_options: Any) -> None:
         super().__init__(**{"name": "xtts", **keras_options})
         self.config = config
-        self.parts = ("dvae", "conditioning", "gpt", *config.decoder_parts)
+        self.parts = config.parts
         # Built once all are constructed: both draw from Keras's seed, and the order decides the initial weights.
         for name in self.parts:
-            setattr(self, name, PARTS[name](config))
+            setattr(self, name, new_part(name, config))
         for name in self.parts:
             getattr(self, name).build()
         self.built = True

@@ -6,8 +6,8 @@ from `events.jsonl`; they are therefore made of JSON values only. Shares are of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 PHASES = ("source", "process", "transfer", "train")
@@ -98,8 +98,12 @@ class WindowFigures:
         return any(device in self.model_devices for device in self.data_devices)
 
 
+_OF_THE_LAST = ("data_devices", "model_devices", "buffer_capacity", "bottleneck")
+"""Figures that have no mean: of several windows, the last one's."""
+
+
 def average(windows: Sequence[WindowFigures]) -> WindowFigures:
-    """Several windows of one stage as one: shares weighted by time; devices and capacity are the last one's."""
+    """Several windows of one stage as one: every figure is its mean over time, but counts and what stays the same."""
     last = windows[-1]
     seconds = sum(window.seconds for window in windows)
     steps = sum(window.steps for window in windows)
@@ -109,31 +113,33 @@ def average(windows: Sequence[WindowFigures]) -> WindowFigures:
         weight = sum(length for number, length in known if number is not None)
         return sum(number * length for number, length in known if number is not None) / weight if weight else None
 
-    def phase(name: str) -> PhaseFigures:
-        return PhaseFigures(
-            busy=mean(lambda window: window.phase(name).busy) or 0.0,
-            waiting=mean(lambda window: window.phase(name).waiting) or 0.0,
-            blocked=mean(lambda window: window.phase(name).blocked) or 0.0,
-            ms_per_batch=_ms_per_batch([(window.phase(name), window.seconds) for window in windows]),
-        )
+    def means(figures: Callable[[WindowFigures], Any], beside: Collection[str]) -> dict[str, Any]:
+        """Of every field but those beside; a new one is there by itself, and must be a number or be named beside."""
+        found = {}
+        for item in fields(figures(last)):
+            if item.name not in beside:
+                value = mean(lambda window, name=item.name: getattr(figures(window), name))  # type: ignore[misc]
+                found[item.name] = item.default if value is None else value
+        return found
 
-    return replace(
-        last,
-        seconds=seconds,
-        steps=steps,
-        step_ms=1000 * seconds / steps if steps else None,
-        phases={name: phase(name) for name in last.phases},
-        device_busy={
+    def phase(name: str) -> PhaseFigures:
+        own: dict[str, Any] = {
+            "ms_per_batch": _ms_per_batch([(window.phase(name), window.seconds) for window in windows])
+        }
+        return PhaseFigures(**own, **means(lambda window: window.phase(name), own))
+
+    own: dict[str, Any] = {
+        "seconds": seconds,
+        "steps": steps,
+        "step_ms": 1000 * seconds / steps if steps else None,
+        "phases": {name: phase(name) for name in last.phases},
+        "device_busy": {
             device: mean(lambda window, device=device: window.device_busy.get(device)) or 0.0  # type: ignore[misc]
             for device in last.device_busy
         },
-        stall_share=mean(lambda window: window.stall_share) or 0.0,
-        buffer_depth=mean(lambda window: window.buffer_depth) or 0.0,
-        efficiency=mean(lambda window: window.efficiency),
-        oscillation=mean(lambda window: window.oscillation),
-        audio_seconds_per_s=mean(lambda window: window.audio_seconds_per_s),
-        padding_share=mean(lambda window: window.padding_share),
-    )
+    }
+    own |= {name: getattr(last, name) for name in _OF_THE_LAST}
+    return WindowFigures(**own, **means(lambda window: window, own))
 
 
 def _ms_per_batch(stretches: Sequence[tuple[PhaseFigures, float]]) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from myxtts.errors import DataError
 from myxtts.files import replacing
 from myxtts.monitoring.charts import Point, Series, line_chart, range_behind_start, smooth
-from myxtts.monitoring.figures import PHASES, WindowFigures, average
+from myxtts.monitoring.figures import WindowFigures, average
 from myxtts.monitoring.run_state import RunState, StageHistory, read_state, skipped_words
 from myxtts.monitoring.schema import MemoryReading, SampleEvent
 from myxtts.monitoring.verdict import diagnose_stage
@@ -124,19 +125,28 @@ def _verdicts(state: RunState) -> str:
         rows.append(_phase_row(stage, mean))
     if not cards:
         return ""
-    heads = "".join(f'<th class="n">{name}</th>' for name in ("step", "read", "process", "transfer", "train"))
-    more = "".join(f'<th class="n">{name}</th>' for name in ("efficiency", "swing", "padding", "buffer"))
+    heads = "".join(f'<th class="n">{head}</th>' for head in _COLUMNS)
     return (
         f"<h2>Verdict</h2>{''.join(cards)}"
-        f'<div class="card"><table><tr><th>stage, ms a batch</th>{heads}{more}</tr>{"".join(rows)}</table></div>'
+        f'<div class="card"><table><tr><th>stage, ms a batch</th>{heads}</tr>{"".join(rows)}</table></div>'
     )
 
 
+_COLUMNS: dict[str, Callable[[WindowFigures], str]] = {
+    "step": lambda figures: number(figures.step_ms),
+    "read": lambda figures: number(figures.phase("source").ms_per_batch),
+    "process": lambda figures: number(figures.phase("process").ms_per_batch),
+    "transfer": lambda figures: number(figures.phase("transfer").ms_per_batch),
+    "train": lambda figures: number(figures.phase("train").ms_per_batch),
+    "efficiency": lambda figures: percent(figures.efficiency),
+    "swing": lambda figures: percent(figures.oscillation),
+    "padding": lambda figures: percent(figures.padding_share),
+    "buffer": lambda figures: f"{figures.buffer_depth:.0f}/{figures.buffer_capacity}",
+}
+
+
 def _phase_row(stage: str, figures: WindowFigures) -> str:
-    times = [figures.step_ms, *(figures.phase(name).ms_per_batch for name in PHASES)]
-    cells = [number(value) for value in times]
-    cells += [percent(figures.efficiency), percent(figures.oscillation), percent(figures.padding_share)]
-    cells.append(f"{figures.buffer_depth:.0f}/{figures.buffer_capacity}")
+    cells = [cell(figures) for cell in _COLUMNS.values()]
     return f"<tr><td>{escape(stage)}</td>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in cells) + "</tr>"
 
 

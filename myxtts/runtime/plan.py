@@ -118,6 +118,11 @@ class DevicePlan:
         return self.models[0]
 
     @property
+    def replicated(self) -> bool:
+        """Whether each of several model devices of this process has the whole model and a share of every batch."""
+        return len(self.models) > 1
+
+    @property
     def data(self) -> DeviceRole | None:
         """The first data device; `None` where the model's does the data work too."""
         return self.producers[0] if self.producers else None

@@ -19,9 +19,9 @@ def make_strategy(plan: DevicePlan) -> Any:
         return multi_worker_strategy()
     if plan.mode == "cpu":
         return tf.distribute.get_strategy()
-    if len(plan.models) == 1:
-        return tf.distribute.OneDeviceStrategy(plan.model.name)
-    return _mirrored(tuple(role.name for role in plan.models))
+    if plan.replicated:
+        return _mirrored(tuple(role.name for role in plan.models))
+    return tf.distribute.OneDeviceStrategy(plan.model.name)
 
 
 def setup_gpu_strategy(enable_multi_gpu: bool = False) -> Any:

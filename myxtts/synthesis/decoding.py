@@ -1,12 +1,12 @@
-"""From generated codes and latents to waves: HiFi-GAN where the voice has one, else mels and a vocoder without weights.
+"""From generated codes and latents to waves, with TensorFlow: a class for each decoder of `myxtts.config.parts`.
 
-One piece at a time: a piece has the same samples whatever was spoken beside it. Shapes: N codes, D width of a latent,
-T mel frames, M mel channels, V speaker vector, S samples.
+To add one: its class, and its line in `MAKERS`. One piece at a time: a piece has the same samples whatever was
+spoken beside it. Shapes: N codes, D width of a latent, T mel frames, M mel channels, V speaker vector, S samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from myxtts.audio.griffin_lim import griffin_lim
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
 from myxtts.audio.postfilter import Postfilter
+from myxtts.config.parts import CODEC, HIFIGAN, MEL, Decoder
 from myxtts.errors import SynthesisError
 from myxtts.models.dvae import DVAE
 from myxtts.models.hifigan import HiFiGAN
@@ -24,16 +25,17 @@ from myxtts.models.mel_decoder import MelDecoder, SpokenText, outputs_of
 from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 from myxtts.synthesis.joining import stretched
 from myxtts.synthesis.mel_to_wave import mel_to_wave, vocoder_name
-from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave
+from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave, WaveDecoder
+
+Gains = Mapping[str, Sequence[float]]
+"""Of the postfilter, by the part that makes the mels: `VoiceManifest.postfilter`."""
 
 
-class Decoder(Protocol):
-    """What was generated for one text to its wave; see `SpeechModel.decode`."""
+class TensorFlowDecoder(WaveDecoder, Protocol):
+    """One over a model whose weights may change, as a model's in training do."""
 
-    sample_rate: int
-    name: str
-
-    def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave: ...
+    def set_postfilter(self, gains: Sequence[float] | None) -> None:
+        """Use these gains of its mels from now on, none for None; nothing where it makes no mels."""
 
 
 class HiFiGANDecoder:
@@ -51,9 +53,15 @@ class HiFiGANDecoder:
     def decode(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any, speed: float) -> Wave:
         return self.streaming(speaker_V).add(stretched(made.latents_ND, speed), last=True)
 
+    def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any) -> None:
+        return None
+
     def streaming(self, speaker_V: Any) -> StreamingHiFiGAN:
         """A decoder for latents that are still being generated."""
         return StreamingHiFiGAN(self._run, speaker_V)
+
+    def set_postfilter(self, gains: Sequence[float] | None) -> None:
+        """Its waves are not filtered."""
 
     def _run(self, frames_1TD: NDArray[np.float32], speaker_1V: NDArray[np.float32]) -> NDArray[np.float32]:
         with tf.device(self._device):
@@ -84,6 +92,9 @@ class CodecDecoder:
 
     def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Any) -> SpokenMel:
         return SpokenMel(self._mel_of(made.codes_N, _voice_of(self._dvae, speaker_V)))
+
+    def streaming(self, speaker_V: Any) -> None:
+        return None
 
     def _mel_of(self, codes_N: NDArray[np.int32], voice_1V: Any) -> NDArray[np.float32]:
         return self._postfilter.apply(self._decode(tf.constant(codes_N[None]), voice_1V)[0].numpy())
@@ -147,6 +158,23 @@ class TrainedMelDecoder:
             mel_1TM, *pitch_1T = self._without_text(*inputs)
         mel_TM = self._postfilter.apply(mel_1TM[0].numpy())
         return SpokenMel(mel_TM, pitch_1T[0][0].numpy() if pitch_1T else None)
+
+    def streaming(self, speaker_V: Any) -> None:
+        return None
+
+
+def make_decoder(decoder: Decoder, parts: Any, gains: Gains, device: str | None) -> TensorFlowDecoder:
+    """The decoder over the voice's layers, which are the attributes of `parts`."""
+    if decoder.name not in MAKERS:
+        raise SynthesisError(f"decoder {decoder.name} cannot speak with TensorFlow here", hint="update myxtts")
+    return MAKERS[decoder.name](parts, gains, device)
+
+
+MAKERS: dict[str, Callable[[Any, Gains, str | None], TensorFlowDecoder]] = {
+    MEL.name: lambda parts, gains, device: TrainedMelDecoder(parts.mel_decoder, parts.dvae, gains.get("mel_decoder")),
+    HIFIGAN.name: lambda parts, gains, device: HiFiGANDecoder(parts.hifigan, device),
+    CODEC.name: lambda parts, gains, device: CodecDecoder(parts.dvae, gains.get("dvae")),
+}
 
 
 def _voice_of(dvae: DVAE, speaker_V: Any) -> tf.Tensor:

@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from myxtts.config.parts import decoder_of
 from myxtts.models.ctc_paths import end_scores, forced_paths, labels_of_codes
 from myxtts.models.numpy_aligner import NumpyAligner
 from myxtts.synthesis.hallucinations import HallucinationChecks, attempt_seed, generate_checked
-from myxtts.synthesis.litert.layout import mel_decoder_of
 from myxtts.synthesis.speech_model import CheckedCodes, CodeGenerator, SpeechModel, SpokenMel, TextBatch
 from myxtts.synthesis.voice import Voice
 
@@ -77,7 +77,7 @@ class Reranker:
 
 def reranker_of(voice: Voice) -> Reranker | None:
     """None for a voice without an aligner, and for one that does not speak by mels."""
-    if voice.aligner is None or mel_decoder_of(voice.manifest.parts) is None:
+    if voice.aligner is None or decoder_of(voice.manifest.parts).mel_part is None:
         return None
     labels = voice.tokenizer.spoken_labels()
     sounds = int(labels.max(initial=-1)) + 1

@@ -146,6 +146,27 @@ class SpokenMel(NamedTuple):
     """In Hz, 0 where unvoiced; None where the decoder predicts none."""
 
 
+class WaveDecoder(Protocol):
+    """What was generated for one text to its wave; one for each `myxtts.config.parts.Decoder` and runtime."""
+
+    sample_rate: int
+    name: str
+    """For reports."""
+
+    def decode(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None, speed: float
+    ) -> Wave:
+        """See `SpeechModel.decode`."""
+
+    def spoken_mel(
+        self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
+    ) -> SpokenMel | None:
+        """See `SpeechModel.spoken_mel`."""
+
+    def streaming(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
+        """See `SpeechModel.streaming_decoder`."""
+
+
 class SpeechModel(CodeGenerator, Protocol):
     """The networks of one voice."""
 

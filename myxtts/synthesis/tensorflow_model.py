@@ -6,7 +6,7 @@ call. Sizes in names: B windows, S samples, T mel frames, M mel channels, L late
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from myxtts.audio.io import from_int16, padded_rows, resampled
 from myxtts.audio.mel import SAMPLE_RATE, MelSpectrogram
-from myxtts.errors import SynthesisError
+from myxtts.config.parts import CODEC, decoder_of
 from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_SAMPLE_RATE
-from myxtts.synthesis.decoding import CodecDecoder, HiFiGANDecoder, TrainedMelDecoder
+from myxtts.synthesis.decoding import CodecDecoder, Gains, TensorFlowDecoder, make_decoder
 from myxtts.synthesis.generation import Generator
 from myxtts.synthesis.references import VoiceLatents
 from myxtts.synthesis.speech_model import CheckedCodes, Generated, SpokenMel, StreamingDecoder, TextBatch, Wave
@@ -39,7 +39,13 @@ class TensorFlowModel:
             dvae = parts.dvae if "dvae" in self._names else None
             self._mel = reference_mel(voice.config.model, dvae)
             self.codec = None if dvae is None else CodecDecoder(dvae, gains.get("dvae"))
-            self._decoder = self._choose_decoder(gains)
+            kind = decoder_of(self._names)
+            self._mel_part = kind.mel_part
+            self._decoder: TensorFlowDecoder
+            if kind is CODEC and self.codec is not None:
+                self._decoder = self.codec
+            else:
+                self._decoder = make_decoder(kind, parts, gains, device)
 
     @classmethod
     def load(cls, folder: Path, voice: Voice, *, device: str | None = None) -> TensorFlowModel:
@@ -47,19 +53,6 @@ class TensorFlowModel:
         with tf.device(device):
             parts = build_voice(folder, voice.config.model)
         return cls(voice, parts, device=device)
-
-    def _choose_decoder(
-        self, gains: Mapping[str, Sequence[float]]
-    ) -> HiFiGANDecoder | CodecDecoder | TrainedMelDecoder:
-        if {"hifigan", "speaker_encoder"} <= set(self._names):
-            return HiFiGANDecoder(self.parts.hifigan, self._device)
-        if self.codec is None:
-            raise SynthesisError(
-                "the voice has neither a decoder nor a codec", hint="a voice needs hifigan and speaker_encoder, or dvae"
-            )
-        if "mel_decoder" in self._names:
-            return TrainedMelDecoder(self.parts.mel_decoder, self.parts.dvae, gains.get("mel_decoder"))
-        return self.codec
 
     @property
     def sample_rate(self) -> int:
@@ -73,12 +66,12 @@ class TensorFlowModel:
     def max_codes(self) -> int:
         return self.generator.max_codes
 
-    def set_postfilter(self, gains: Mapping[str, Sequence[float]]) -> None:
+    def set_postfilter(self, gains: Gains) -> None:
         """Use the gains of `VoiceManifest.postfilter` from now on, for a voice whose weights have changed."""
         if self.codec is not None:
             self.codec.set_postfilter(gains.get("dvae"))
-        if isinstance(self._decoder, TrainedMelDecoder):
-            self._decoder.set_postfilter(gains.get("mel_decoder"))
+        if self._mel_part is not None:
+            self._decoder.set_postfilter(gains.get(self._mel_part))
 
     def encode_reference(self, clips: Sequence[Wave], windows: Sequence[Wave]) -> VoiceLatents:
         """The mean of the latents over windows as long as training's, as XTTS v2 does it."""
@@ -124,14 +117,10 @@ class TensorFlowModel:
     def spoken_mel(
         self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: NDArray[np.float32] | None
     ) -> SpokenMel | None:
-        if isinstance(self._decoder, HiFiGANDecoder):
-            return None
         with tf.device(self._device):
             return self._decoder.spoken_mel(made, text_tokens, speaker_V)
 
     def streaming_decoder(self, speaker_V: NDArray[np.float32] | None) -> StreamingDecoder | None:
-        if not isinstance(self._decoder, HiFiGANDecoder):
-            return None
         return self._decoder.streaming(speaker_V)
 
 

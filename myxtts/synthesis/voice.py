@@ -197,14 +197,9 @@ def missing_to_speak(parts: Collection[str]) -> list[str]:
 
 def build_parts(config: ModelConfig, parts: Iterable[str]) -> SimpleNamespace:
     """The named parts of the model and no others, on the device under whose scope this is called."""
-    from myxtts.models.parts import PARTS
+    from myxtts.models.parts import new_part
 
-    unknown = [part for part in parts if part not in PARTS]
-    if unknown:
-        raise CheckpointError(
-            f"the voice has a part {unknown[0]!r} that this version does not know", hint="update myxtts"
-        )
-    built = SimpleNamespace(**{part: PARTS[part](config) for part in parts})
+    built = SimpleNamespace(**{part: new_part(part, config) for part in parts})
     for part in vars(built).values():
         part.build()
     return built

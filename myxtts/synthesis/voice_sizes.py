@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.parts import refuse_unknown_parts
 from myxtts.errors import CheckpointError, DamagedError
-from myxtts.models.parameter_counts import count_of
+from myxtts.models.parameter_counts import count_of, counted
 from myxtts.models.weights import PARTIAL_WEIGHTS, WEIGHTS_FILE, WeightsManifest
 
 _AXES: dict[str, tuple[str, int, int]] = {
@@ -39,6 +40,7 @@ _LEAST_VALUE_BYTES = 2
 
 def refuse_other_sizes(config: ModelConfig, parts: Collection[str], stored: WeightsManifest, folder: Path) -> None:
     """Raise `CheckpointError` where the parts, built as configured, would not be of the weights' sizes."""
+    refuse_unknown_parts(parts)
     found = _sizes(parts, stored.shapes, folder)
     for setting, size in found.items():
         if getattr(config, setting) != size:
@@ -46,7 +48,7 @@ def refuse_other_sizes(config: ModelConfig, parts: Collection[str], stored: Weig
                 f"{folder}: config.yaml has {setting} {getattr(config, setting)}, and the weights have {size}",
                 hint="copy the whole folder again: the two files belong together",
             )
-    for part in parts:
+    for part in counted(parts):  # another's weights are compared once it is built
         own = sum(_product(shape) for name, shape in stored.shapes.items() if name.startswith(f"{part}/"))
         if own != (wanted := count_of(part, config).all):
             raise CheckpointError(

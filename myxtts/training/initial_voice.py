@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.model import ModelConfig
+from myxtts.config.parts import voice_parts
 from myxtts.config.presets import not_given
-from myxtts.config.training import FROM_SCRATCH, VOICE_PARTS, VoicePart
+from myxtts.config.training import FROM_SCRATCH
 from myxtts.data.corpora import list_corpus
 from myxtts.data.prepare import PreparingStopped
 from myxtts.data.prepared import PreparedCorpus
@@ -44,7 +45,7 @@ from myxtts.text.extending import extend_tokenizer, old_ids
 from myxtts.text.tokenizer import Tokenizer
 from myxtts.training.alignment import write_grown
 from myxtts.training.run_folder import RunFolder
-from myxtts.training.stages import STAGE_NAMES, needed_with
+from myxtts.training.stages import needed_with, stage_names
 from myxtts.training.stages.spec import StageSpec
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class InitialVoice:
     folder: Path
     model: ModelConfig
     tokenizer: Tokenizer
-    parts: tuple[VoicePart, ...]
+    parts: tuple[str, ...]
     manifest: VoiceManifest
     normalise_loudness: bool
     """Whether it was trained on clips of one loudness."""
@@ -168,12 +169,12 @@ def _lasting_name(path: str | Path) -> str:
     return str(path) if is_built_in(path) else str(Path(path).resolve())
 
 
-def _in_order(parts: Iterable[str]) -> tuple[VoicePart, ...]:
+def _in_order(parts: Iterable[str]) -> tuple[str, ...]:
     named = set(parts)
-    return tuple(part for part in VOICE_PARTS if part in named)
+    return tuple(part for part in voice_parts() if part in named)
 
 
-def _check_together(parts: Iterable[VoicePart]) -> None:
+def _check_together(parts: Iterable[str]) -> None:
     chosen = tuple(parts)
     for part in chosen:
         if lacking := [need for need in needed_with(part) if need not in chosen]:
@@ -277,7 +278,7 @@ def begin(config: XTTSConfig, folder: RunFolder, tokenizer: Tokenizer) -> None:
     """
     if has_begun(folder):
         return
-    earlier = [stage for stage in STAGE_NAMES if folder.checkpoints(stage).is_dir()]
+    earlier = [stage for stage in stage_names() if folder.checkpoints(stage).is_dir()]
     if earlier:
         raise CheckpointError(
             f"{folder.path} has checkpoints of stage {earlier[0]} and no whole voice folder",

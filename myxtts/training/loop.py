@@ -1,6 +1,7 @@
 """The loop of one stage: read, process, transfer, step, validate, save, from the first step or the last checkpoint on.
 
-`StageLoop.run` is the whole story; what it calls stands below it in the order in which it is called.
+`StageLoop.run` is the whole story; what it calls stands below it, first how it ends, then in the order in which it is
+called.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ class StageLoop:
             self._restore_or_initialise(source)
             if self._decide()[0]:
                 return self._finished()
-            refuse_if_later_stage_learnt(self.spec.name, trainer.step_number, self.total_steps, self.folder)
+            model = self.config.model
+            refuse_if_later_stage_learnt(self.spec, model, trainer.step_number, self.total_steps, self.folder)
             if not self._add_ctc_loss():
                 return False
             first_step = trainer.step_number
@@ -239,7 +241,7 @@ class StageLoop:
             own_source = OwnRows(source, self._team) if self._team.size > 1 else source
             schedule = Pipeline if plan.two_roles else SequentialPipeline
             settings |= {"buffer_size": data.buffer_size, "measure": size_of}
-            split = split_rows if len(plan.models) > 1 else None
+            split = split_rows if plan.replicated else None
             with schedule(own_source, self.trainer.producers, split=split, **settings) as pipeline:
                 yield pipeline
             return
@@ -297,7 +299,7 @@ class StageLoop:
             model_devices=[role.name for role in plan.models],
             host_buffer_size=0,
             devices=TensorFlowDevices(deep_copy=plan.simulated),
-            split=self._team.own_rows if self._team.size > 1 else split_rows if len(plan.models) > 1 else None,
+            split=self._team.own_rows if self._team.size > 1 else split_rows if plan.replicated else None,
         ) as pipeline:
             return [batch for _, batch in zip(range(VALIDATION_BATCHES), pipeline, strict=False)]
 

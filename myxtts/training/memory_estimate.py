@@ -18,7 +18,7 @@ import psutil
 from myxtts.config.config import XTTSConfig
 from myxtts.config.model import FRAMES_PER_CODE, ModelConfig
 from myxtts.errors import TrainingError
-from myxtts.models.parameter_counts import count_of, mel_discriminator, wave_discriminators
+from myxtts.models.parameter_counts import count_of, counted, mel_discriminator, wave_discriminators
 from myxtts.runtime.plan import DevicePlan
 from myxtts.training.recipes import recipe_for, with_batches_of
 from myxtts.training.stages.hifigan_settings import SETTINGS, HiFiGANSettings
@@ -30,8 +30,6 @@ TOKENS_PER_SECOND = 15.0
 MELS = 80
 SEGMENT_FRAMES = 64
 """Of stage codec."""
-MEASURED_SHARE = {"codec": 0.95, "gpt": 1.0, "mel": 0.93, "hifigan": 1.0}
-"""A measured step's activations over those that are counted here, in float32 on CPU devices."""
 UPDATE_SHARE = 1.25
 """What the update holds at once, over the gradients: measured 1.19 to 1.25 where activations are few."""
 SIXTEEN_BIT_SHARE = 0.6
@@ -114,22 +112,27 @@ def refuse_weights_beyond_memory(config: XTTSConfig, plan: DevicePlan) -> None:
 
 
 def _numbers_of(model: ModelConfig) -> int:
-    """Every part of the voice is on a model device."""
-    return sum(count_of(part, model).all for part in ("dvae", "conditioning", "gpt", *model.decoder_parts))
+    """Every part of the voice is on a model device; those without a count are not known yet."""
+    return sum(count_of(part, model).all for part in counted(model.parts))
+
+
+def can_estimate(config: XTTSConfig, spec: StageSpec) -> bool:
+    """Whether this stage's activations and all parts of the model are counted; a new one's need not be."""
+    return spec.purpose in _STEPS and counted(config.model.parts) == config.model.parts
 
 
 def model_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, sixteen_bits: bool = False) -> Estimate:
-    """Of one device that learns the stage, `batch` its own share of the clips."""
-    model, kind = config.model, _kind(spec)
-    discriminators = _discriminators(config, spec)
+    """Of one device that learns a stage with an estimate, `batch` its own share of the clips."""
+    model, step = config.model, _STEPS[spec.purpose]
+    discriminators = step.discriminators(config)
     trained_mb = (sum(count_of(part, model).trained for part in spec.learns) + discriminators) * _MB
-    share = MEASURED_SHARE[kind] * (SIXTEEN_BIT_SHARE if sixteen_bits else 1.0)
-    turning_mb = share * batch.clips * _ELEMENTS[kind](config, batch) * _MB
+    share = step.measured_share * (SIXTEEN_BIT_SHARE if sixteen_bits else 1.0)
+    turning_mb = share * batch.clips * step.elements(config, batch) * _MB
     update_mb = UPDATE_SHARE * trained_mb
-    # A wave's discriminators have their gradients before the generator has turned back.
-    step_mb = turning_mb + update_mb if kind == "hifigan" else max(turning_mb, update_mb)
+    step_mb = turning_mb + update_mb if step.gradients_first else max(turning_mb, update_mb)
+    ctc = step.ctc_loss and config.training.ctc_loss_weight
     return Estimate(
-        weights=(_numbers_of(model) + discriminators) * _MB + (CTC_NETWORK_MB if _ctc(config, spec) else 0.0),
+        weights=(_numbers_of(model) + discriminators) * _MB + (CTC_NETWORK_MB if ctc else 0.0),
         gradients=trained_mb * (2 if config.training.grad_accum > 1 else 1),
         optimiser=2 * trained_mb,
         averages=trained_mb if recipe_for(config, spec).ema else 0.0,
@@ -138,7 +141,8 @@ def model_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, sixteen_b
 
 
 def data_device(config: XTTSConfig, spec: StageSpec, batch: Batch, *, copies: bool = True) -> Estimate:
-    """Of the device that computes mels, codes and latents: one layer after another, with `copies` of frozen parts."""
+    """Of the device that computes mels, codes and latents of a stage with an estimate: one layer after another, with
+    `copies` of frozen parts."""
     frozen = sum(count_of(part, config.model).all for part in spec.requires) if copies else 0
     return Estimate(weights=frozen * _MB, activations=batch.clips * _processed(config, spec, batch) * _MB)
 
@@ -152,20 +156,6 @@ def most_clips(fits: Callable[[int], bool]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
-
-
-def _kind(spec: StageSpec) -> str:
-    return spec.name if spec.decoder is None else spec.decoder
-
-
-def _ctc(config: XTTSConfig, spec: StageSpec) -> bool:
-    return _kind(spec) in ("codec", "mel") and bool(config.training.ctc_loss_weight)
-
-
-def _discriminators(config: XTTSConfig, spec: StageSpec) -> int:
-    if spec.decoder == "mel":
-        return mel_discriminator().all
-    return wave_discriminators(_settings(config).discriminator_shrink).all if spec.decoder == "hifigan" else 0
 
 
 def _codec(config: XTTSConfig, batch: Batch) -> float:
@@ -211,12 +201,35 @@ def _settings(config: XTTSConfig) -> HiFiGANSettings:
     return SETTINGS[config.model.model_size]
 
 
-_ELEMENTS: dict[str, Callable[[XTTSConfig, Batch], float]] = {
-    "codec": _codec,
-    "gpt": _gpt,
-    "mel": _mel,
-    "hifigan": _hifigan,
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What a step of one stage keeps."""
+
+    elements: Callable[[XTTSConfig, Batch], float]
+    """Of one clip, for turning back."""
+    measured_share: float
+    """A measured step's activations over those elements, in float32 on CPU devices."""
+    discriminators: Callable[[XTTSConfig], int] = lambda config: 0
+    """Their numbers."""
+    ctc_loss: bool = False
+    gradients_first: bool = False
+    """A wave's discriminators have their gradients before the generator has turned back."""
+
+
+_STEPS = {
+    "dvae": Step(elements=_codec, measured_share=0.95, ctc_loss=True),
+    "gpt": Step(elements=_gpt, measured_share=1.0),
+    "mel_decoder": Step(
+        elements=_mel, measured_share=0.93, discriminators=lambda config: mel_discriminator().all, ctc_loss=True
+    ),
+    "hifigan": Step(
+        elements=_hifigan,
+        measured_share=1.0,
+        discriminators=lambda config: wave_discriminators(_settings(config).discriminator_shrink).all,
+        gradients_first=True,
+    ),
 }
+"""By the part that the stage is for."""
 
 
 def _processed(config: XTTSConfig, spec: StageSpec, batch: Batch) -> float:

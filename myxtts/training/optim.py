@@ -23,12 +23,13 @@ GROW_AFTER_STEPS = 2000
 
 
 def learning_rate_at(recipe: StageRecipe, step: int) -> float:
-    """Linear warm-up to the highest rate, then a cosine down to `final_share` of it at the last step."""
+    """Linear warm-up to the highest rate, then a cosine down to `final_learning_rate_share` of it at the last step."""
     if step < recipe.warmup_steps:
         return recipe.learning_rate * (step + 1) / recipe.warmup_steps
     progress = (step - recipe.warmup_steps) / max(1, recipe.steps - recipe.warmup_steps)
     cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
-    return recipe.learning_rate * (recipe.final_share + (1.0 - recipe.final_share) * cosine)
+    final = recipe.final_learning_rate_share
+    return recipe.learning_rate * (final + (1.0 - final) * cosine)
 
 
 class AdamW:

@@ -50,8 +50,6 @@ def recipe_for(config: XTTSConfig, spec: StageSpec) -> StageRecipe:
         recipe = replace(recipe, reference_seconds=XTTS_REFERENCE_SECONDS)
     training, data = config.training, config.data
     over = given(training, OPTIMISER_SETTINGS) | given(data, ("batch_size",))
-    if training.final_learning_rate_share is not None:
-        over["final_share"] = training.final_learning_rate_share
     if (asked := training.steps_asked_for(spec.name)) is not None:
         over["steps"] = asked[1]
     if data.batch_seconds is not None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from myxtts import __version__
 from myxtts.config.config import XTTSConfig
-from myxtts.config.training import VOICE_PARTS, Stage
+from myxtts.config.parts import voice_parts
+from myxtts.config.training import Stage
 from myxtts.data.prepare import PrepareProgress, PreparingStopped, prepare
 from myxtts.files import writing
 from myxtts.monitoring.console import LiveConsole
@@ -54,9 +55,8 @@ from myxtts.training.stage_order import (
     published,
     refuse_without_checkpoints,
     refuse_without_earlier_stages,
-    stages_before,
 )
-from myxtts.training.stages import parts_after, stages_of
+from myxtts.training.stages import parts_after, stages_before, stages_of
 from myxtts.training.stages.spec import StageSpec
 from myxtts.training.team import Team
 
@@ -153,7 +153,7 @@ def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool
         refuse_other_configuration(_without_vocabulary(folder.saved_settings()), config, folder.path)
         refuse_without_checkpoints(folder)
     if not config.training.init_parts:
-        refuse_without_earlier_stages(stages_to_run(config)[0].name, folder, fresh=fresh)
+        refuse_without_earlier_stages(stages_to_run(config)[0], config.model, folder, fresh=fresh)
 
 
 class TrainingRun:
@@ -346,7 +346,7 @@ class TrainingRun:
                         later.name,
                     )
             return
-        if not set(stages_before(spec.name)) <= set(done):
+        if not {earlier.name for earlier in stages_before(spec, self.config.model)} <= set(done):
             voice = self._folder.voice
             if "gpt" in voice_manifest(voice).parts:
                 refuse_other_vocabulary(read_voice_tokenizer(voice), self.tokenizer, voice)
@@ -387,8 +387,9 @@ class TrainingRun:
 
     def _parts_after(self, spec: StageSpec) -> tuple[str, ...]:
         """What the voice has once the stage is done: inherited parts, those this run trained before, and its own."""
-        before = voice_manifest(self._folder.voice).parts if self._inherited else ()
-        return tuple(part for part in VOICE_PARTS if part in parts_after(spec) or part in before)
+        known = voice_manifest(self._folder.voice).parts if self._inherited else ()
+        known += parts_after(spec, self.config.model)
+        return tuple(part for part in voice_parts() if part in known)
 
     def _speakers(self) -> list[Speaker]:
         from myxtts.training.publishing import speakers_of

@@ -19,12 +19,12 @@ from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
 from myxtts.config.loading import as_plain_values
 from myxtts.config.strict_yaml import read_strict_yaml
-from myxtts.config.training import Stage
+from myxtts.config.training import STAGE_STEPS, Stage
 from myxtts.errors import CheckpointError, ConfigError, TrainingError
 from myxtts.files import make_folder, try_lock, writing
 from myxtts.synthesis.voice import VOICE_FOLDER
 from myxtts.training.checkpoint import EARLIER
-from myxtts.training.stages import STAGE_NAMES
+from myxtts.training.stages import stage_names
 
 if TYPE_CHECKING:
     from myxtts.data.prepared import PreparedCorpus
@@ -117,7 +117,7 @@ class RunFolder:
         aside = self.path / f"{EARLIER}{time.strftime('%Y%m%d-%H%M%S')}"
         # Checkpoints first: they may be on another file system, where moving is copying and can fail. Their folder may
         # be one of the user's own, with other things in it.
-        moves = {self.checkpoints(stage): aside / self._checkpoints.name / stage for stage in STAGE_NAMES}
+        moves = {self.checkpoints(stage): aside / self._checkpoints.name / stage for stage in stage_names()}
         others = (self.config, self.events, self.samples, self.voice, self.tensorboard, self.path / "report.html")
         moves |= {path: aside / path.name for path in others}
         earlier = {path: target for path, target in moves.items() if path.exists()}
@@ -181,7 +181,7 @@ _MAY_CHANGE = {
         *("multi_gpu", "visible_gpus", "simulate_gpus", "cpu_threads"),
         *("cluster", "data_workers", "model_workers", "max_restarts", "elastic"),
         *("enable_memory_isolation", "data_gpu_memory", "model_gpu_memory"),
-        *("epochs", "max_steps", "codec_steps", "gpt_steps", "decoder_steps", "discriminator_start"),
+        *("epochs", "max_steps", *STAGE_STEPS, "discriminator_start"),
         *("learning_rate", "mixed_precision", "optimization_level", "jit_compile", "tf32", "deterministic"),
     },
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from myxtts.config.model import ModelConfig
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError, DamagedError
 from myxtts.models.weights import read_manifest
@@ -20,7 +21,7 @@ from myxtts.synthesis.manifest import VoiceManifest
 from myxtts.synthesis.voice import VOICE_FOLDER, load_parts, voice_manifest
 from myxtts.training.checkpoint import list_checkpoints
 from myxtts.training.run_folder import RunFolder
-from myxtts.training.stages import STAGE_NAMES, STAGES
+from myxtts.training.stages import STAGES, stage_names, stages_after, stages_before
 from myxtts.training.stages.spec import StageSpec
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ class Trained:
 
     @classmethod
     def to(cls, stage: Stage, step: float) -> Trained:
-        return cls(STAGE_NAMES.index(stage), step)
+        if stage not in stage_names():
+            raise CheckpointError(
+                f"the voice was trained to stage {stage!r}, which this version does not know", hint="update myxtts"
+            )
+        return cls(stage_names().index(stage), step)
 
 
 def published(manifest: VoiceManifest, *, inherited: Iterable[str] = ()) -> Trained:
@@ -52,10 +57,6 @@ def published(manifest: VoiceManifest, *, inherited: Iterable[str] = ()) -> Trai
     parts = () if inherited else manifest.parts
     learnt = [spec.name for spec in STAGES if spec.purpose in parts]
     return Trained.to(learnt[-1], math.inf) if learnt else Trained(-1, 0)
-
-
-def stages_before(stage: Stage) -> tuple[Stage, ...]:
-    return STAGE_NAMES[: STAGE_NAMES.index(stage)]
 
 
 def refuse_without_checkpoints(folder: RunFolder) -> None:
@@ -83,9 +84,10 @@ def refuse_without_checkpoints(folder: RunFolder) -> None:
         )
 
 
-def refuse_without_earlier_stages(stage: Stage, folder: RunFolder, *, fresh: bool) -> None:
-    """The stages before it were trained here, to their ends, and the voice has what they learnt."""
-    reached = {earlier: None if fresh else _newest(folder.checkpoints(earlier)) for earlier in stages_before(stage)}
+def refuse_without_earlier_stages(spec: StageSpec, model: ModelConfig, folder: RunFolder, *, fresh: bool) -> None:
+    """The stages of the model before it were trained here, to their ends, and the voice has what they learnt."""
+    stage, before = spec.name, [earlier.name for earlier in stages_before(spec, model)]
+    reached = {earlier: None if fresh else _newest(folder.checkpoints(earlier)) for earlier in before}
     begun = bool(list_checkpoints(folder.checkpoints(stage)))
     for earlier, steps in reached.items():
         if steps is None:
@@ -101,7 +103,7 @@ def refuse_without_earlier_stages(stage: Stage, folder: RunFolder, *, fresh: boo
                 hint=f"run --stage {earlier} first (with a --max-steps beyond {step} it ends there), or leave --stage "
                 "out to run all in order",
             )
-        if earlier == stages_before(stage)[-1] and not begun:
+        if earlier == before[-1] and not begun:
             _refuse_older_voice(stage, earlier, step, folder)
 
 
@@ -124,11 +126,12 @@ def _newest(folder: Path) -> tuple[int, int] | None:
     return None
 
 
-def refuse_if_later_stage_learnt(stage: Stage, step: int, total_steps: int, folder: RunFolder) -> None:
+def refuse_if_later_stage_learnt(
+    spec: StageSpec, model: ModelConfig, step: int, total_steps: int, folder: RunFolder
+) -> None:
     """For a stage that has steps left: it may not take them once a later one has learnt from it."""
-    later = [
-        other for other in STAGE_NAMES[STAGE_NAMES.index(stage) + 1 :] if list_checkpoints(folder.checkpoints(other))
-    ]
+    stage, after = spec.name, [other.name for other in stages_after(spec, model)]
+    later = [other for other in after if list_checkpoints(folder.checkpoints(other))]
     if later:
         raise CheckpointError(
             f"stage {stage} is at step {step} of {total_steps}, and stage {later[0]} has learnt from it as it is: what "

@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from myxtts.config.config import XTTSConfig
-from myxtts.models.parameter_counts import count_of
+from myxtts.models.parameter_counts import count_of, counted
 from myxtts.training.memory_estimate import FRAMES_PER_SECOND, SEGMENT_FRAMES
 from myxtts.training.recipes import recipe_for, with_batches_of
 from myxtts.training.stages.spec import StageSpec
@@ -45,7 +45,7 @@ def cpu_seconds(
 ) -> float | None:
     """CPU-seconds of so many steps over clips of this mean length; None where nothing was measured."""
     per_second = _OPERATIONS.get(spec.purpose)
-    if per_second is None:
+    if per_second is None or counted(spec.learns) != spec.learns:
         return None
     parameters = sum(count_of(part, config.model).trained for part in spec.learns)
     heard_s = min(clip_seconds, SEGMENT_FRAMES / FRAMES_PER_SECOND) if spec.purpose == "dvae" else clip_seconds

@@ -157,7 +157,7 @@ def one_step(trainer: XTTSTrainer, name: Any) -> None:
 
 
 def speak(trainer: XTTSTrainer, name: Any) -> None:
-    parts = parts_after(stage_named(name, trainer.config.model))
+    parts = parts_after(stage_named(name, trainer.config.model), trainer.config.model)
     manifest = VoiceManifest(parts=parts, alignment_heads=((0, 1),), classifier_free_guidance=True)
     tokenizer = train_tokenizer("characters", [("one two three four", "en")])
     voice = Voice(manifest=manifest, config=trainer.config, tokenizer=tokenizer, sha256="", speakers={})

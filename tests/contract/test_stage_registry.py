@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from myxtts.config.model import ModelConfig
+from myxtts.config.parts import voice_parts
 from myxtts.config.presets import MODEL_SIZES
-from myxtts.config.training import VOICE_PARTS
 from myxtts.errors import ConfigError
 from myxtts.training.stages import STAGES, needed_with, parts_after, stage_named, stages_of
 from myxtts.training.stages.spec import StageSpec
@@ -25,7 +24,7 @@ models = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.decode
 @pytest.mark.parametrize("spec", STAGES, ids=lambda spec: f"{spec.name}-{spec.purpose}")
 def test_a_stage_has_a_recipe_for_every_size_and_known_parts(spec: StageSpec) -> None:
     assert set(spec.recipes) == set(MODEL_SIZES)
-    assert {*spec.requires, *spec.learns} <= set(VOICE_PARTS)
+    assert {*spec.requires, *spec.learns} <= set(voice_parts())
     assert not set(spec.requires) & set(spec.learns)
     assert set(spec.separable) <= set(spec.learns) - {spec.purpose}
 
@@ -42,7 +41,7 @@ def test_each_stage_requires_what_the_stages_before_it_learn(model: ModelConfig)
 def test_stages_are_found_by_name_and_others_are_refused_with_a_suggestion(model: ModelConfig) -> None:
     assert [stage_named(spec.name, model) for spec in stages_of(model)] == list(stages_of(model))
     with pytest.raises(ConfigError, match="--stage 'gtp' is not known") as caught:
-        stage_named("gtp", model)  # type: ignore[arg-type]
+        stage_named("gtp", model)
     assert "gpt" in caught.value.hint
 
 
@@ -50,9 +49,9 @@ def test_stages_are_found_by_name_and_others_are_refused_with_a_suggestion(model
 def test_a_voice_has_what_all_stages_up_to_the_last_one_learnt(model: ModelConfig) -> None:
     codec, gpt, decoder = stages_of(model)
 
-    assert parts_after(codec) == ("dvae",)
-    assert parts_after(gpt) == ("dvae", "conditioning", "gpt")
-    assert parts_after(decoder) == ("dvae", "conditioning", "gpt", *model.decoder_parts)
+    assert parts_after(codec, model) == ("dvae",)
+    assert parts_after(gpt, model) == ("dvae", "conditioning", "gpt")
+    assert parts_after(decoder, model) == ("dvae", "conditioning", "gpt", *model.decoder_parts)
 
 
 def test_a_part_of_a_voice_needs_what_it_was_trained_with() -> None:
@@ -76,5 +75,25 @@ def test_a_stage_that_is_declared_elsewhere_trains_resumes_and_publishes(tmp_pat
     steps = [event for event in events if event["event"] == "step"]
     assert [event["step"] for event in steps] == [1, 2, 3, 4]
     assert all("flatness" in event for event in steps), "a figure of its own"
-    assert dataclasses.asdict(STAGES[0])["learns"] == ("dvae",)
     assert json.loads((tmp_path / "run" / "voice" / "manifest.json").read_text())
+
+
+def test_a_decoder_with_a_part_and_a_stage_of_new_names_trains_resumes_publishes_and_speaks(tmp_path: Path) -> None:
+    """Declared outside the package, by a line in each table; its model has no stage `decoder`."""
+    corpus, module = make_ljspeech(tmp_path / "corpus", 6), "tests.contract.declared_decoder"
+
+    first = run_forked("-m", module, str(corpus), str(tmp_path), "2", **ONE_THREAD)
+    then = run_forked("-m", module, str(corpus), str(tmp_path), "4", "tuning", **ONE_THREAD)
+
+    assert first.returncode == then.returncode == 0, first.stderr + then.stderr
+    assert "Stage tuning continues at step 2 of 4" in then.stderr
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    steps = [(event["stage"], event["step"]) for event in events if event["event"] == "step"]
+    assert steps == [(stage, step) for stage in ("codec", "gpt", "tuning") for step in (1, 2)] + [
+        ("tuning", 3),
+        ("tuning", 4),
+    ]
+    manifest = json.loads((tmp_path / "run" / "voice" / "manifest.json").read_text())["metadata"]
+    assert manifest["parts"] == ["dvae", "conditioning", "gpt", "tones"]
+    assert manifest["trained_to"] == ["tuning", 4]
+    assert sorted(path.name for path in (tmp_path / "run" / "samples").iterdir())[-1].startswith("tuning-0000004")

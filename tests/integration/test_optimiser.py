@@ -14,7 +14,7 @@ from tests.processes import run_program
 def test_the_learning_rate_warms_up_and_falls_to_its_last_share() -> None:
     from myxtts.training.optim import learning_rate_at
 
-    recipe = StageRecipe(steps=1000, learning_rate=1e-3, warmup_steps=100, final_share=0.05)
+    recipe = StageRecipe(steps=1000, learning_rate=1e-3, warmup_steps=100, final_learning_rate_share=0.05)
     rates = [learning_rate_at(recipe, step) for step in range(1000)]
 
     assert rates[0] == pytest.approx(1e-5)

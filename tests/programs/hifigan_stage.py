@@ -124,7 +124,7 @@ def main() -> None:
                 "frozen": frozen,
                 "latents_off": [off_by(True), off_by(None)],
                 "held_out": held_out,
-                "published": parts_after(spec),
+                "published": parts_after(spec, config.model),
                 "in_checkpoint": any(name.startswith("model/discriminators/") for name in kept.arrays),
             }
         )

@@ -124,7 +124,7 @@ def main() -> None:
                 "seconds": len(wave) / 22050,
                 "loud": float(np.abs(wave).max()),
                 "text_matters": float(np.abs(wave - without).max()),
-                "published": parts_after(spec),
+                "published": parts_after(spec, config.model),
                 "alone": alone,
                 "evaluated": evaluated,
                 "held_out": sorted(held_out),

@@ -11,13 +11,12 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from myxtts.audio.mel import SAMPLE_RATE
 from myxtts.config.config import XTTSConfig
-from myxtts.config.training import Stage
 from myxtts.models.aligner import CTCNetwork
 from myxtts.models.dvae import code_lengths
 from myxtts.pipeline import DeviceBatch
@@ -35,7 +34,7 @@ def main(size: str, stage: str, decoder: str, *batches: str) -> None:
     sizes: dict[str, Any] = {"decoder": decoder} if decoder else {}
     config = XTTSConfig(model_size=size, stage=stage, discriminator_start=0, batch_size=1, **sizes)
     trainer = XTTSTrainer(config)
-    trainer.start_stage(cast(Stage, stage))
+    trainer.start_stage(stage)
     if trainer.current_stage().takes_ctc_loss:
         network = CTCNetwork(LABELS)
         network.build()

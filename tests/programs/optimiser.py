@@ -19,7 +19,9 @@ def gradient(number: int) -> tf.Tensor:
 
 
 def beside_keras() -> None:
-    recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0, ema=0.9, beta_2=0.98)
+    recipe = StageRecipe(
+        steps=1000, learning_rate=1e-2, warmup_steps=1, final_learning_rate_share=1.0, ema=0.9, beta_2=0.98
+    )
     ours, theirs = keras.Variable(start()), keras.Variable(start())
     optimizer = AdamW(recipe, [ours], tf.distribute.get_strategy())
     reference = keras.optimizers.AdamW(1e-2, weight_decay=recipe.weight_decay, beta_2=0.98, epsilon=1e-8)
@@ -40,7 +42,7 @@ def beside_keras() -> None:
 
 
 def at_a_third_of_the_rate() -> None:
-    recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_share=1.0)
+    recipe = StageRecipe(steps=1000, learning_rate=1e-2, warmup_steps=1, final_learning_rate_share=1.0)
     full, third = keras.Variable(start()), keras.Variable(start())
     optimizer = AdamW(recipe, [full, third], tf.distribute.get_strategy(), rate_shares=[1.0, 1 / 3])
     optimizer.apply([gradient(1), gradient(1)], optimizer.factors(0))

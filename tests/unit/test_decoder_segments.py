@@ -16,8 +16,8 @@ from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.recipes import recipe_for, with_steps
 from myxtts.training.stages import GPT as GPT_STAGE
 from myxtts.training.stages import hifigan, mel_decoder
+from myxtts.training.stages.frozen import FrozenParts
 from myxtts.training.stages.hifigan import (
-    FrozenParts,
     HiFiGANStage,
     repeated,
     segment_starts,

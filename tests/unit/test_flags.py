@@ -120,7 +120,6 @@ def test_a_flag_without_its_value_and_a_setting_that_never_was_a_flag_are_wrong_
         (["--gpt-layers", "many"], "setting gpt_layers is 'many' (str), must be a whole number"),
         (["--gpt-layers", "[1"], "setting gpt_layers is '[1' (str)"),
         (["--gpt-layers", "2026-99-99"], "setting gpt_layers is '2026-99-99' (str)"),
-        (["--decoder", "wavenet"], "setting decoder is 'wavenet'"),
         (["--code-levels", "6"], "setting code_levels is 6, and this version reads 1 only"),
     ],
 )

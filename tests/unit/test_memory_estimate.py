@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
 import pytest
 
+from myxtts.cli.main import main
 from myxtts.cli.memory import estimates, largest_clips, memory_lines
 from myxtts.config.config import XTTSConfig
+from myxtts.config.parts import DECODERS, Decoder
 from myxtts.errors import TrainingError
 from myxtts.runtime.inventory import Gpu, Inventory, simulated_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
+from myxtts.training import stages
 from myxtts.training.memory_estimate import (
     largest_batch,
     model_device,
     most_clips,
     refuse_weights_beyond_memory,
 )
-from myxtts.training.stages import stage_named
+from myxtts.training.stages import HIFIGAN, stage_named
 from tests.processes import ROOT
 from tools.memory_table import table
 
@@ -59,6 +63,28 @@ def test_a_model_whose_weights_no_device_could_hold_is_refused_before_anything_i
     with pytest.raises(TrainingError, match=re.escape(has)) as refused:
         refuse_weights_beyond_memory(XTTSConfig(model_size="tiny", gpt_width=640_000), plan)
     assert "smaller --model-size" in (refused.value.hint or "")
+
+
+def test_a_stage_that_declares_no_memory_has_no_estimate_and_ends_no_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither its step nor its part is counted; the stages before it, of a model with that part, are not either."""
+    monkeypatch.setitem(DECODERS, "tones", Decoder(name="tones", parts=("tones",)))
+    own = dataclasses.replace(HIFIGAN, name="tuning", decoder="tones", learns=("tones",), separable=())
+    monkeypatch.setattr(stages, "STAGES", [*stages.STAGES, own])
+    config = XTTSConfig(model_size="tiny", decoder="tones", simulate_gpus=2)
+
+    refuse_weights_beyond_memory(config, planned())
+    lines = memory_lines(config, planned(), GPUS, "float32")
+
+    assert [line.split()[:3] for line in lines[2:]] == [
+        [name, "not", "estimated:"] for name in ("codec", "gpt", "tuning")
+    ]
+    assert main(["train", "--dry-run", "--model-size", "tiny", "--decoder", "tones"]) == 0
+    summary = capsys.readouterr().out.partition("Summary")[2]
+    assert re.search(r"parameters: [\d,]+, and those of tones\n", summary)
+    assert "memory: not estimated" in summary
+    assert main(["train", "--dry-run", "--model-size", "tiny", "--decoder", "tones", "--stage", "tuning"]) == 0
 
 
 def test_accumulated_gradients_are_held_beside_those_of_the_next_batch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_data_work_on_the_only_device_is_no_stall_and_points_to_a_second_gpu() -
     assert verdict.level == "good"
     assert "40 % of the time with data work" in verdict.problem
     assert "--data-gpu" in verdict.problem
+
+
+def test_every_figure_of_two_windows_is_averaged_but_those_that_have_no_mean() -> None:
+    """A new figure is averaged by itself; what cannot be is an error until it is named."""
+    numbers = {item.name for item in dataclasses.fields(WindowFigures) if "float" in str(item.type)}
+    numbers -= {"seconds", "step_ms", "device_busy"}
+    one, two = (WindowFigures(seconds=1.0, steps=1, **dict.fromkeys(numbers, value)) for value in (1.0, 3.0))
+
+    mean = average([one, two])
+
+    assert {name: getattr(mean, name) for name in numbers} == dict.fromkeys(numbers, 2.0)
+    assert (mean.seconds, mean.steps, mean.step_ms) == (2.0, 2, 1000.0)
 
 
 def test_a_bad_stretch_is_not_hidden_by_a_good_average() -> None:

@@ -9,8 +9,16 @@ import pytest
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.training import Stage
-from myxtts.training.recipes import length_of, recipe_for, with_batches_of
+from myxtts.errors import ConfigError
+from myxtts.training.recipes import length_of, recipe_for, stages_to_run, with_batches_of
 from myxtts.training.stages import CODEC, GPT, stage_named
+
+
+def test_a_stage_that_the_model_does_not_have_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(ConfigError, match="--stage 'speech' is not known") as caught:
+        stages_to_run(XTTSConfig(model_size="tiny", stage="speech"))
+
+    assert "codec, decoder, gpt" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -63,7 +71,7 @@ def test_the_optimiser_s_settings_win_over_the_recipe_s_and_none_leaves_them(sta
 
     assert (recipe.beta_1, recipe.beta_2, recipe.weight_decay) == (0.7, 0.95, 0.2)
     assert (recipe.warmup_steps, recipe.ema, recipe.clip_norm) == (7, 0.9, 3.0)
-    assert (recipe.final_share, recipe.learning_rate) == (0.5, 0.25)
+    assert (recipe.final_learning_rate_share, recipe.learning_rate) == (0.5, 0.25)
     assert (recipe.steps, recipe.batch_size) == (own.steps, own.batch_size)
     assert recipe_for(XTTSConfig(model_size="tiny", weight_decay=0.0, ema=0.0), spec).weight_decay == 0.0
     assert recipe_for(XTTSConfig(model_size="tiny", beta_2=0.95), spec) == dataclasses.replace(own, beta_2=0.95)

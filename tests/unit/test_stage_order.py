@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from myxtts.config.model import ModelConfig
 from myxtts.config.training import Stage
 from myxtts.errors import CheckpointError
 from myxtts.models.weights import save_arrays
@@ -21,7 +22,9 @@ from myxtts.training.stage_order import (
     refuse_without_checkpoints,
     refuse_without_earlier_stages,
 )
+from myxtts.training.stages import CODEC, GPT
 
+MODEL = ModelConfig(model_size="tiny")
 ARRAYS = {"weight": np.zeros(3, np.float32)}
 
 
@@ -39,14 +42,14 @@ def trained(folder: RunFolder, stage: Stage, step: int, total_steps: int, *, in_
 def test_a_stage_may_begin_once_the_one_before_it_is_done_whatever_the_steps_of_now(folder: RunFolder) -> None:
     trained(folder, "codec", 3000, 3000)
 
-    refuse_without_earlier_stages("gpt", folder, fresh=False)
+    refuse_without_earlier_stages(GPT, MODEL, folder, fresh=False)
 
 
 def test_a_stage_does_not_begin_on_one_that_stopped_halfway(folder: RunFolder) -> None:
     trained(folder, "codec", 1200, 3000)
 
     with pytest.raises(CheckpointError, match="needs stage codec, which stopped at step 1200 of 3000") as caught:
-        refuse_without_earlier_stages("gpt", folder, fresh=False)
+        refuse_without_earlier_stages(GPT, MODEL, folder, fresh=False)
 
     assert "--stage codec first" in caught.value.hint
 
@@ -56,14 +59,14 @@ def test_a_stage_that_has_begun_on_such_a_one_goes_on(folder: RunFolder) -> None
     trained(folder, "codec", 1200, 3000)
     trained(folder, "gpt", 10, 6000)
 
-    refuse_without_earlier_stages("gpt", folder, fresh=False)
+    refuse_without_earlier_stages(GPT, MODEL, folder, fresh=False)
 
 
 def test_a_stage_does_not_begin_on_a_voice_older_than_the_last_checkpoint(folder: RunFolder) -> None:
     trained(folder, "codec", 3000, 3000, in_voice=2500)
 
     with pytest.raises(CheckpointError, match="what stage codec learnt to step 3000") as caught:
-        refuse_without_earlier_stages("gpt", folder, fresh=False)
+        refuse_without_earlier_stages(GPT, MODEL, folder, fresh=False)
 
     assert "--stage codec first" in caught.value.hint
 
@@ -74,19 +77,19 @@ def test_a_stage_without_any_ground_is_refused(folder: RunFolder, fresh: bool) -
         trained(folder, "codec", 3000, 3000)
 
     with pytest.raises(CheckpointError, match="stage gpt needs stage codec, which this run has not trained"):
-        refuse_without_earlier_stages("gpt", folder, fresh=fresh)
+        refuse_without_earlier_stages(GPT, MODEL, folder, fresh=fresh)
 
 
 def test_a_stage_may_go_on_until_a_later_one_has_learnt_from_it(folder: RunFolder) -> None:
-    refuse_if_later_stage_learnt("codec", 3000, 5000, folder)
+    refuse_if_later_stage_learnt(CODEC, MODEL, 3000, 5000, folder)
     trained(folder, "gpt", 10, 6000)
 
     with pytest.raises(CheckpointError, match="codec is at step 3000 of 5000, and stage gpt has learnt") as caught:
-        refuse_if_later_stage_learnt("codec", 3000, 5000, folder)
+        refuse_if_later_stage_learnt(CODEC, MODEL, 3000, 5000, folder)
 
     assert "--stage gpt trains that one on" in caught.value.hint
     assert "--fresh" in caught.value.hint
-    refuse_if_later_stage_learnt("gpt", 10, 6000, folder)
+    refuse_if_later_stage_learnt(GPT, MODEL, 10, 6000, folder)
 
 
 def test_a_voice_says_how_far_its_weights_have_come() -> None:
@@ -98,6 +101,11 @@ def test_a_voice_says_how_far_its_weights_have_come() -> None:
     # A folder of an earlier version is taken for whole; one that the run started from has learnt nothing here.
     assert published(VoiceManifest(parts=("dvae", "conditioning", "gpt"))) == Trained.to("gpt", math.inf)
     assert published(VoiceManifest(parts=("dvae", "conditioning", "gpt")), inherited=("gpt",)) < codec
+
+
+def test_a_voice_of_a_stage_that_is_not_known_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="stage 'polish', which this version does not know"):
+        published(VoiceManifest(trained_to=("polish", 3)))
 
 
 def test_a_voice_whose_checkpoints_are_elsewhere_is_not_begun_anew(folder: RunFolder, tmp_path: Path) -> None:

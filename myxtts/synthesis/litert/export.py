@@ -22,6 +22,7 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
+from myxtts.config.parts import CODEC, HIFIGAN, MEL, decoder_of
 from myxtts.errors import CheckpointError, SynthesisError
 from myxtts.files import make_folder, writing
 from myxtts.models.gpt import GPT, Block
@@ -110,15 +111,11 @@ def _tables(parts: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDAr
         "audio_embedding": lambda: gpt.audio_embedding.table,
         "audio_position": lambda: gpt.audio_position.table,
         "codebook": lambda: parts.dvae.codebook.vectors_KC,
-        "mel_shift": lambda: _mel_part(parts).mel_shift_M,
-        "mel_scale": lambda: _mel_part(parts).mel_scale_M,
+        "mel_shift": lambda: getattr(parts, str(decoder_of(vars(parts)).mel_part)).mel_shift_M,
+        "mel_scale": lambda: getattr(parts, str(decoder_of(vars(parts)).mel_part)).mel_scale_M,
         "conditioning_scale": lambda: parts.dvae.mel_scale_M,
     }
     return {name: sources[name]().numpy() for name in shapes}
-
-
-def _mel_part(parts: Any) -> Any:
-    return getattr(parts, str(layout.mel_decoder_of(vars(parts))))
 
 
 def _functions(parts: Any, layers: int, names: tuple[str, ...], with_text: bool) -> dict[str, Function]:
@@ -127,37 +124,44 @@ def _functions(parts: Any, layers: int, names: tuple[str, ...], with_text: bool)
         layout.gpt_segment(number): _segment(parts.gpt, number) for number in range(layers + 1)
     }
     found[layout.CONDITIONING] = lambda mel_1TM: parts.conditioning(mel_1TM)
-    if "dvae" in names:
-        voiced = parts.dvae.voice is not None
-        found[layout.DVAE] = _dvae_decoder(parts.dvae, voiced)
-        found[layout.VOICE_ENCODER] = lambda mel_1TM: parts.dvae.voice_of(mel_1TM, tf.shape(mel_1TM)[1:2])
-        if "mel_decoder" in names:
-            found[layout.MEL_DECODER] = _mel_decoder(parts.mel_decoder, with_text, voiced)
-    if layout.mel_decoder_of(names) is None:
-        found[layout.SPEAKER_ENCODER] = lambda mel_1TF: parts.speaker_encoder.from_log_mel(
-            mel_1TF, tf.shape(mel_1TF)[1:2]
-        )
-        found[layout.HIFIGAN] = parts.hifigan.from_frames
-    return found
+    return found | layout.of_decoder(_DECODERS, names)(parts, with_text)
 
 
-def _dvae_decoder(dvae: Any, voiced: bool) -> Function:
+def _codec(parts: Any, with_text: bool) -> dict[str, Function]:
+    dvae, voiced = parts.dvae, parts.dvae.voice is not None
+
     def run(*inputs: tf.Tensor) -> tf.Tensor:
         vectors_1NC, voice_1V = inputs[-1], inputs[0] if voiced else None
         scaled_1TM = dvae.decoder(vectors_1NC, tf.shape(vectors_1NC)[1:2], voice_1V)
         return scaled_1TM * dvae.mel_scale_M + dvae.mel_shift_M
 
-    return run
+    return {layout.DVAE: run, layout.VOICE_ENCODER: _voice_encoder(dvae)}
 
 
-def _mel_decoder(mel_decoder: Any, with_text: bool, voiced: bool) -> Function:
+def _mel(parts: Any, with_text: bool) -> dict[str, Function]:
+    mel_decoder, voiced = parts.mel_decoder, parts.dvae.voice is not None
+
     def run(*inputs: tf.Tensor) -> list[tf.Tensor]:
         voice_1V = inputs[0] if voiced else None
         vectors_1NC, latents_1ND, *text = inputs[voiced:]
         placed = SpokenText(text[0], tf.shape(text[0])[1:], text[1]) if with_text else None
         return outputs_of(mel_decoder(vectors_1NC, latents_1ND, tf.shape(vectors_1NC)[1:2], placed, voice_1V))
 
-    return run
+    return {layout.MEL_DECODER: run, layout.VOICE_ENCODER: _voice_encoder(parts.dvae)}
+
+
+def _voice_encoder(dvae: Any) -> Function:
+    return lambda mel_1TM: dvae.voice_of(mel_1TM, tf.shape(mel_1TM)[1:2])
+
+
+def _hifigan(parts: Any, with_text: bool) -> dict[str, Function]:
+    return {
+        layout.SPEAKER_ENCODER: lambda mel_1TF: parts.speaker_encoder.from_log_mel(mel_1TF, tf.shape(mel_1TF)[1:2]),
+        layout.HIFIGAN: parts.hifigan.from_frames,
+    }
+
+
+_DECODERS = {MEL.name: _mel, HIFIGAN.name: _hifigan, CODEC.name: _codec}
 
 
 def _segment(gpt: GPT, number: int) -> Function:

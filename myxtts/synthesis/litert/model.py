@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from myxtts.audio.io import resampled
 from myxtts.audio.mel import CONDITIONING_MEL, DVAE_MEL, SAMPLE_RATE, SPEAKER_MEL, SPEAKER_PREEMPHASIS
 from myxtts.audio.numpy_mel import log_mel, power_mel
-from myxtts.audio.postfilter import Postfilter
 from myxtts.errors import CheckpointError, ConfigError
 from myxtts.synthesis.decode_batch import DecodeBatch, RowStep, as_generated
 from myxtts.synthesis.litert import layout
-from myxtts.synthesis.litert.decoding import LiteRTHiFiGAN, LiteRTMelDecoder
+from myxtts.synthesis.litert.decoding import Opened, make_decoder
 from myxtts.synthesis.litert.folder import check_files, read_manifest, read_tables
 from myxtts.synthesis.litert.gpt import LiteRTGPT
 from myxtts.synthesis.litert.network import Network
@@ -47,23 +46,7 @@ class LiteRTModel:
         self._speaker_encoder = networks.get(layout.SPEAKER_ENCODER)
         self._voice_encoder = networks.get(layout.VOICE_ENCODER)
         self._mel_norms_M = tables.get("conditioning_scale")
-        self._decoder: LiteRTHiFiGAN | LiteRTMelDecoder
-        part = layout.mel_decoder_of(manifest.parts)
-        if part is None:
-            self._decoder = LiteRTHiFiGAN(networks[layout.HIFIGAN])
-        else:
-            gains_M = manifest.postfilter.get(part, np.ones(len(tables["mel_shift"])))
-            postfilter = Postfilter(gains_M, tables["mel_shift"], tables["mel_scale"])
-            reads_latents = part == "mel_decoder"
-            network = networks[layout.MEL_DECODER if reads_latents else layout.DVAE]
-            self._decoder = LiteRTMelDecoder(
-                network,
-                tables["codebook"],
-                postfilter,
-                reads_latents=reads_latents,
-                voiced=config.voice_width > 0,
-                with_pitch=config.pitch_predictor and reads_latents,
-            )
+        self._decoder = make_decoder(Opened(config, manifest, networks, tables))
 
     @classmethod
     def load(cls, folder: Path, voice: Voice, *, threads: int | None = None, checked: bool = False) -> LiteRTModel:
@@ -146,12 +129,10 @@ class LiteRTModel:
         return self._decoder.decode(made, text_tokens, speaker_V, speed)
 
     def spoken_mel(self, made: CheckedCodes, text_tokens: Sequence[int], speaker_V: Floats | None) -> SpokenMel | None:
-        if isinstance(self._decoder, LiteRTHiFiGAN):
-            return None
         return self._decoder.spoken_mel(made, text_tokens, speaker_V)
 
     def streaming_decoder(self, speaker_V: Floats | None) -> StreamingDecoder | None:
-        return self._decoder.streaming(speaker_V) if isinstance(self._decoder, LiteRTHiFiGAN) else None
+        return self._decoder.streaming(speaker_V)
 
 
 def _speaker_mel(wave_S: Wave) -> Floats:

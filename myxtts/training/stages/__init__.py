@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from myxtts.config.model import ModelConfig
 from myxtts.config.suggest import unknown_name
-from myxtts.config.training import Stage, VoicePart
+from myxtts.config.training import Stage
 from myxtts.training.stages.spec import BatchFeatures, FineTuning, StageRecipe, StageSpec
 
 _CODEC_NORMAL = StageRecipe(steps=50_000, batch_size=64, learning_rate=3e-4)
@@ -95,8 +95,12 @@ HIFIGAN = StageSpec(
     },
 )
 
-STAGES: tuple[StageSpec, ...] = (CODEC, GPT, MEL_DECODER, HIFIGAN)
-STAGE_NAMES: tuple[Stage, ...] = tuple(dict.fromkeys(spec.name for spec in STAGES))
+STAGES = [CODEC, GPT, MEL_DECODER, HIFIGAN]
+
+
+def stage_names() -> tuple[Stage, ...]:
+    """Of all models' stages, in order."""
+    return tuple(dict.fromkeys(spec.name for spec in STAGES))
 
 
 def stages_of(model: ModelConfig) -> tuple[StageSpec, ...]:
@@ -112,14 +116,24 @@ def stage_named(name: Stage, model: ModelConfig) -> StageSpec:
     return found[name]
 
 
-def parts_after(spec: StageSpec) -> tuple[VoicePart, ...]:
-    """What a voice has once this stage and all before it are done."""
-    before = STAGES[: STAGES.index(spec)]
-    learnt = [part for other in before if other.decoder in (None, spec.decoder) for part in other.learns]
-    return (*learnt, *spec.learns)
+def stages_before(spec: StageSpec, model: ModelConfig) -> tuple[StageSpec, ...]:
+    """The stages of this model that must be done before this one."""
+    stages = stages_of(model)
+    return stages[: stages.index(spec)]
 
 
-def needed_with(part: VoicePart) -> tuple[VoicePart, ...]:
+def stages_after(spec: StageSpec, model: ModelConfig) -> tuple[StageSpec, ...]:
+    """The stages of this model that learn from what this one has learnt."""
+    stages = stages_of(model)
+    return stages[stages.index(spec) + 1 :]
+
+
+def parts_after(spec: StageSpec, model: ModelConfig) -> tuple[str, ...]:
+    """What a voice of this model has once this stage and all before it are done."""
+    return tuple(part for other in (*stages_before(spec, model), spec) for part in other.learns)
+
+
+def needed_with(part: str) -> tuple[str, ...]:
     """The parts without which this one of a voice is of no use: those trained before it and those trained with it."""
     for spec in STAGES:
         if part in spec.learns and part not in spec.separable:

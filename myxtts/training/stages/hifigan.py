@@ -10,7 +10,6 @@ Shapes: B clips, N latents of a segment, D width of a latent, S samples, V width
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,16 +22,15 @@ from myxtts.audio.mel import HOP, SAMPLE_RATE, MelSettings, MelSpectrogram, fram
 from myxtts.config.config import XTTSConfig
 from myxtts.config.model import FRAMES_PER_CODE
 from myxtts.errors import TrainingError
-from myxtts.models.conditioning import Conditioning
 from myxtts.models.discriminators import MEL_WEIGHT, Discriminators
-from myxtts.models.dvae import DVAE, code_lengths
-from myxtts.models.gpt import GPT
+from myxtts.models.dvae import code_lengths
 from myxtts.models.hifigan import HiFiGAN, samples_of
 from myxtts.models.hifigan_sizes import OUTPUT_SAMPLE_RATE
 from myxtts.models.reference_mel import reference_mel
 from myxtts.models.speaker_encoder import SAMPLE_RATE as SPEAKER_RATE
 from myxtts.models.speaker_encoder import SpeakerEncoder
 from myxtts.training.stages.adversarial import DISCRIMINATORS, AdversarialStage
+from myxtts.training.stages.frozen import FrozenParts
 from myxtts.training.stages.hifigan_settings import SETTINGS, HiFiGANSettings
 from myxtts.training.stages.stage import (
     LENGTHS_B,
@@ -63,27 +61,6 @@ def discriminator_start(config: XTTSConfig, steps: int) -> int:
     """Steps before the discriminators join; fewer steps than usual keep a quarter of them for the discriminators."""
     given, usual = config.training.discriminator_start, SETTINGS[config.model.model_size].discriminator_start
     return min(usual, 3 * steps // 4) if given is None else given
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrozenParts:
-    """What the producer computes with, on its device."""
-
-    dvae: DVAE
-    conditioning: Conditioning
-    gpt: GPT
-    speaker_encoder: SpeakerEncoder | None = None
-    """Only where a pretrained one must stay as it is; without it, HiFi-GAN's stage trains its own."""
-
-    @classmethod
-    def of(cls, context: StageContext) -> FrozenParts:
-        pretrained = "speaker_encoder" in context.pretrained
-        return cls(
-            dvae=context.frozen("dvae"),
-            conditioning=context.frozen("conditioning"),
-            gpt=context.frozen("gpt"),
-            speaker_encoder=context.frozen("speaker_encoder") if pretrained else None,
-        )
 
 
 class HiFiGANStage(AdversarialStage):

@@ -25,7 +25,7 @@ from myxtts.models.mel_decoder import MIDDLE_HZ, MadeMel, MelDecoder, SpokenText
 from myxtts.models.mel_discriminator import MelDiscriminator
 from myxtts.models.reference_mel import reference_mel
 from myxtts.training.stages.adversarial import DISCRIMINATORS, AdversarialStage
-from myxtts.training.stages.hifigan import FrozenParts
+from myxtts.training.stages.frozen import FrozenParts
 from myxtts.training.stages.mel_loss import MelLoss, measured_postfilter
 from myxtts.training.stages.stage import (
     LENGTHS_B,

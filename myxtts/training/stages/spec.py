@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from myxtts.config.model import DecoderKind, ModelConfig
-from myxtts.config.training import Stage, VoicePart
+from myxtts.config.training import Stage
 
 if TYPE_CHECKING:
     from myxtts.training.stages.stage import StageContext, TrainingStage
@@ -23,7 +23,7 @@ class StageRecipe:
     batch_seconds: float = 120.0
     learning_rate: float
     warmup_steps: int = 100
-    final_share: float = 0.05
+    final_learning_rate_share: float = 0.05
     """Share of the highest learning rate that is left at the end of the cosine."""
     weight_decay: float = 0.01
     beta_1: float = 0.9
@@ -74,11 +74,11 @@ class StageSpec:
     name: Stage
     module: str
     """The module whose `build(context)` makes the stage; imported when it runs, for it imports TensorFlow."""
-    requires: tuple[VoicePart, ...]
+    requires: tuple[str, ...]
     """Parts that must be trained before; the producer computes with frozen copies of them."""
-    learns: tuple[VoicePart, ...]
+    learns: tuple[str, ...]
     """Parts that it trains, the one that it is for last."""
-    separable: tuple[VoicePart, ...] = ()
+    separable: tuple[str, ...] = ()
     """Those of `learns` that can be taken from another voice without the others."""
     recipes: Mapping[str, StageRecipe]
     """By size of the model."""
@@ -90,7 +90,7 @@ class StageSpec:
     fine_tuning: FineTuning = FineTuning()
 
     @property
-    def purpose(self) -> VoicePart:
+    def purpose(self) -> str:
         """The part by which one sees that the stage has learnt."""
         return self.learns[-1]
 
