@@ -19,11 +19,13 @@ from typing import Any
 
 from myxtts.files import make_folder, writing
 from myxtts.monitoring.parsing import event_of, missing_fields
-from myxtts.monitoring.schema import SCHEMA, Event
+from myxtts.monitoring.schema import SCHEMA, Event, RunEndEvent, StepEvent
 
 logger = logging.getLogger(__name__)
 
 PROGRESS_EVERY_S = 5.0
+LAST_BYTES = 1 << 16
+"""In which a log's last step is looked for."""
 
 
 class EventLog:
@@ -149,6 +151,23 @@ class EventFollower:
 def read_events(path: Path) -> Iterator[Event]:
     """Every event of a log, in order; a last line without its end and lines that cannot be read are skipped."""
     yield from EventFollower(path).poll()
+
+
+def stands_at(path: Path) -> StepEvent | None:
+    """The last step of a log whose training has not come to its end; None of one that has, and without such a log."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LAST_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines):
+        event = _parse(line)
+        if isinstance(event, RunEndEvent) and event.reason == "finished":
+            return None
+        if isinstance(event, StepEvent):
+            return event
+    return None
 
 
 def _ends_torn(path: Path) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from myxtts.errors import CheckpointError, MissingDependencyError, SynthesisError
+from myxtts.monitoring.events import stands_at
 from myxtts.synthesis.litert.folder import Weights, check_files, read_manifest
 from myxtts.synthesis.voice import Voice, find_voice, is_exported, missing_to_speak, read_voice
 
@@ -45,10 +46,20 @@ def open_voice(
     if runtime is None and (device is not None or simulate_gpus) and not is_exported(folder):
         runtime = "tensorflow"
     voice = read_voice(folder)
+    step = stands_at(Path(name) / "events.jsonl")
+    stands = f"step {step.step} of stage {step.stage}" if step else ""
     if missing := missing_to_speak(voice.manifest.parts):
         raise SynthesisError(
-            f"the voice in {folder} cannot speak yet: it has {', '.join(voice.manifest.parts)} and no {missing[0]}",
-            hint="train its gpt stage too: run the same train command again, without --stage",
+            f"the voice in {folder} cannot speak yet: it has {', '.join(voice.manifest.parts)} and no {missing[0]}"
+            + (f"; its training stands at {stands}" if stands else ""),
+            hint="train its gpt stage too: run its train command again, without --stage",
+        )
+    if stands:
+        logger.warning(
+            "the training of %s has not come to its end: it stands at %s, and may not be understood. Run its train "
+            "command again to go on",
+            name,
+            stands,
         )
     from myxtts.synthesis.synthesizer import Synthesizer
 

@@ -11,6 +11,7 @@ import pytest
 from myxtts import open_voice
 from myxtts.audio.io import read_audio
 from myxtts.cli.main import main
+from myxtts.monitoring.events import EventLog
 from myxtts.synthesis.voice import find_voice
 from tests.corpus_maker import make_ljspeech
 from tests.processes import myxtts, run
@@ -70,6 +71,21 @@ def test_threads_may_share_it() -> None:
 
     for one, same in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, same)
+
+
+def test_a_run_that_has_not_come_to_its_end_speaks_and_says_where_it_stands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "voice").symlink_to(find_voice("base"))
+    with EventLog(tmp_path / "events.jsonl") as events:
+        events.write("step", stage="gpt", step=11, loss=4.0)
+        open_voice(tmp_path)
+        assert "it stands at step 11 of stage gpt" in caplog.text
+
+        caplog.clear()
+        events.write("run_end", reason="finished", message="")
+        open_voice(tmp_path)
+        assert caplog.text == ""
 
 
 def test_a_folder_of_its_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
