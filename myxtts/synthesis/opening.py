@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from myxtts.errors import CheckpointError, MissingDependencyError, SynthesisError
 from myxtts.monitoring.events import stands_at
 from myxtts.synthesis.litert.folder import Weights, check_files, read_manifest
+from myxtts.synthesis.litert.layout import can_export
 from myxtts.synthesis.voice import Voice, find_voice, is_exported, missing_to_speak, read_voice
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def configure_device(simulate_gpus: int = 0) -> str:
 def _kept_export(folder: Path, voice: Voice, runtime: Runtime | None) -> Path | None:
     """The folder's own export, made now if need be; None where TensorFlow is to speak."""
     if runtime == "tensorflow" or (runtime is None and find_spec("ai_edge_litert") is None):
+        return None
+    if runtime is None and not can_export(voice.manifest.parts):
         return None
     kept = folder / KEPT_EXPORT
     if _is_of(kept, voice):

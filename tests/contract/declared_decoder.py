@@ -132,7 +132,7 @@ def main(corpus: str, out: str, steps: str, stage: str | None = None) -> None:
     run_training(
         config, plan_devices(DeviceRequest.from_config(config), find_inventory(0)), fresh=False, live_console=False
     )
-    speech = open_voice(f"{out}/run", runtime="tensorflow", device="/CPU:0").speak("hello")
+    speech = open_voice(f"{out}/run").speak("hello")
     assert speech.report.decoder == "tones", speech.report
 
 

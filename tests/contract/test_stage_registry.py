@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from myxtts.config.model import ModelConfig
-from myxtts.config.parts import voice_parts
+from myxtts.config.parts import CORE_PARTS, DECODERS, Decoder, voice_parts
 from myxtts.config.presets import MODEL_SIZES
 from myxtts.errors import ConfigError
+from myxtts.models.parts import PARTS
+from myxtts.synthesis.decoding import MAKERS
+from myxtts.synthesis.litert.layout import can_export
 from myxtts.training.stages import STAGES, needed_with, parts_after, stage_named, stages_of
 from myxtts.training.stages.spec import StageSpec
 from tests.corpus_maker import make_ljspeech
 from tests.processes import run_forked
 from tests.training_processes import ONE_THREAD
 
-MODELS = [ModelConfig(model_size="tiny", decoder=decoder) for decoder in ("mel", "hifigan")]
+MODELS = [ModelConfig(model_size="tiny", decoder=decoder) for decoder in DECODERS]
 models = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.decoder)
 
 
@@ -27,6 +30,21 @@ def test_a_stage_has_a_recipe_for_every_size_and_known_parts(spec: StageSpec) ->
     assert {*spec.requires, *spec.learns} <= set(voice_parts())
     assert not set(spec.requires) & set(spec.learns)
     assert set(spec.separable) <= set(spec.learns) - {spec.purpose}
+
+
+@pytest.mark.parametrize("decoder", DECODERS.values(), ids=lambda decoder: decoder.name)
+def test_a_decoder_has_networks_a_stage_and_a_way_to_speak(decoder: Decoder) -> None:
+    stages = stages_of(ModelConfig(model_size="tiny", decoder=decoder.name))
+
+    assert {part for spec in stages for part in spec.learns} == {*CORE_PARTS, *decoder.parts}
+    assert stages[-1].purpose == decoder.parts[-1]
+    assert set(decoder.parts) <= set(PARTS)
+    assert decoder.name in MAKERS
+    assert can_export((*CORE_PARTS, *decoder.parts))
+
+
+def test_every_stage_of_a_decoder_is_of_one_that_there_is() -> None:
+    assert {spec.decoder for spec in STAGES} <= {None, *DECODERS}
 
 
 @models

@@ -49,6 +49,11 @@ def networks(config: ModelConfig, manifest: VoiceManifest) -> dict[str, Sizes]:
     return found | of_decoder(_DECODERS, manifest.parts)(config, manifest)
 
 
+def can_export(parts: Collection[str]) -> bool:
+    """Whether the decoder that a voice with these parts speaks with has files here."""
+    return decoder_of(parts).name in _DECODERS
+
+
 def of_decoder(table: Mapping[str, Entry], parts: Collection[str]) -> Entry:
     """What the table has for the decoder that a voice with these parts speaks with."""
     decoder = decoder_of(parts)
