@@ -18,6 +18,7 @@ endif
 .PHONY: setup demo test check bench clean
 
 setup: $(INSTALLED)
+	@echo "Ready. Next: source $(BIN)/activate, then myxtts synth \"Hello there.\" --out hello.wav, or myxtts doctor"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,20 +33,20 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 # The built-in voice speaks, clones, and is trained: about ten minutes; with all metrics: make demo EXTRAS=cpu,dev,eval
-demo: setup
+demo: $(INSTALLED)
 	$(BIN)/python -m myxtts demo $(DEMO)
 
-test: setup
+test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-check: setup
+check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # Every benchmark beside its peers (bench/peers.md); on a loaded machine it prints and concludes nothing.
-bench: setup
+bench: $(INSTALLED)
 	$(BIN)/python -m bench all $(BENCH)
 
 clean:

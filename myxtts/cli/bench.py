@@ -146,11 +146,21 @@ def _train(arguments: list[str], placement: Placement) -> None:
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=os.environ, check=False
     )
     if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if line.strip()]
-        raise TrainingError(
-            f"the {placement.name} run failed: {' '.join(lines[-2:])}",
-            hint=f"run it by hand: {our_command()} {shlex.join(command[3:])}",
-        )
+        raise failure(placement, result.stderr, command[3:])
+
+
+def failure(placement: Placement, said: str, arguments: list[str]) -> TrainingError:
+    """The training's own error with its hint; of anything else the last line, and how to see all of it."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    problem, hint = (lines or ["it said nothing"])[-1], ""
+    if len(lines) > 1 and lines[-2].startswith("error: "):
+        problem, hint = lines[-2].removeprefix("error: "), problem.strip().removeprefix("hint: ")
+    by_hand = list(arguments)
+    by_hand[by_hand.index("--run-dir") + 1] = f"runs/bench-{placement.name}"
+    return TrainingError(
+        f"the {placement.name} run failed: {problem}",
+        hint=hint or f"run it by hand: {our_command()} {shlex.join(by_hand)}",
+    )
 
 
 def _summary(placement: Placement, window: WindowFigures, memory: MemoryEvent) -> Measured:

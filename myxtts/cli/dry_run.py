@@ -41,7 +41,7 @@ class Corpus:
 
 
 def dry_run_lines(config: XTTSConfig, plan: DevicePlan, precision: Precision, inventory: Inventory) -> Iterator[str]:
-    """The device plan, the memory estimate, the resolved settings, and the summary; first the corpus is looked at."""
+    """The device plan, the memory estimate, the chosen settings, and the summary; first the corpus is looked at."""
     corpus = None if config.data.train_data is None else look_at(config.data.train_data, config)
     data_devices = ", ".join(role.label for role in plan.producers or plan.models[:1])
     yield f"Plan: {plan.mode} mode"
@@ -53,11 +53,22 @@ def dry_run_lines(config: XTTSConfig, plan: DevicePlan, precision: Precision, in
     yield ""
     yield from memory_lines(config, plan, inventory, precision)
     yield ""
-    yield "Resolved settings:"
-    yield to_yaml_text(as_plain_values(config)).rstrip()
+    yield from settings_lines(config)
     yield ""
     yield "Summary (nothing was trained):"
     yield from (f"   {line}" for line in summary(config, plan, precision, inventory, corpus))
+
+
+def settings_lines(config: XTTSConfig) -> Iterator[str]:
+    """The settings as YAML, without those that have their defaults: of a hundred, a dozen matter."""
+    defaults = as_plain_values(XTTSConfig())
+    chosen = {
+        section: {name: value for name, value in settings.items() if value != defaults[section][name]}
+        for section, settings in as_plain_values(config).items()
+    }
+    chosen = {section: settings for section, settings in chosen.items() if settings}
+    yield "Settings that differ from their defaults (docs/settings.md has all):"
+    yield to_yaml_text(chosen).rstrip() if chosen else "none"
 
 
 def summary(
@@ -90,22 +101,24 @@ def summary(
 def _times(config: XTTSConfig, plan: DevicePlan, corpus: Corpus) -> Iterator[str]:
     on_cpu = plan.mode == "cpu" or plan.simulated
     speed = measured_speed() if on_cpu else 0.0
-    whole: float | None = 0.0
+    known_s, unknown = 0.0, []
     for spec in stages_to_run(config):
         steps = length_of(config, spec, batches_of(config, spec, corpus.clips, corpus.seconds)).steps
         mean_s = corpus.seconds / corpus.clips
         seconds = cpu_seconds(config, spec, steps, mean_s, speed) if on_cpu else None
-        whole = None if whole is None or seconds is None else whole + seconds
+        known_s += seconds or 0.0
+        unknown += [spec.name] if seconds is None else []
         yield f"{spec.name}: {steps:,} steps" + ("" if seconds is None else f", about {duration(seconds)} of one core")
-    if whole is not None:
-        yield (
-            f"time: about {duration(whole)} of one core, reckoned from {speed / 1e9:.0f} billion operations a second, "
-            "measured now; it may be half or twice that"
-        )
-    elif not on_cpu:
+    if not on_cpu:
         yield "time: not known of a GPU beforehand; myxtts bench placement measures it"
+    elif not known_s:
+        yield f"time: not known of {' and '.join(unknown)} on a CPU, where it was not measured"
     else:
-        yield "time: not known of this size on a CPU, which it is not made for"
+        beside = f" and that of {' and '.join(unknown)}, which was not measured on a CPU" if unknown else ""
+        yield (
+            f"time: about {duration(known_s)} of one core{beside}; reckoned from {speed / 1e9:.0f} billion operations "
+            "a second, measured now; it may be half or twice that"
+        )
 
 
 def look_at(corpus: str, config: XTTSConfig) -> Corpus:

@@ -16,6 +16,10 @@ _EXTRA_OF = {
     "sounddevice": "record",
 }
 """Importable package -> the extra that brings it."""
+_ALWAYS = frozenset(
+    "babel espeakng_loader num2words numpy psutil yaml rich safetensors soundfile soxr tokenizers tyro wordfreq".split()
+)
+"""Importable packages that every installation has."""
 
 
 def can_train() -> bool:
@@ -32,6 +36,11 @@ def refuse_without(*packages: str) -> None:
 def missing_extra(error: ModuleNotFoundError) -> MissingDependencyError | None:
     """The error to show for an import that failed; None for a package that no extra brings: a fault of ours."""
     package = (error.name or "").partition(".")[0]
+    if package in _ALWAYS:
+        return MissingDependencyError(
+            f"this Python has no {package}: MyXTTS is not installed in it",
+            hint="source .venv/bin/activate; where there is no .venv yet, first: make setup",
+        )
     return _missing(package) if package in _EXTRA_OF else None
 
 

@@ -82,8 +82,8 @@ def _dispatch(arguments: list[str]) -> int:
 
     from myxtts.cli.interrupt import ended_by_ctrl_c
 
-    module = importlib.import_module(f"myxtts.cli.{name.replace('-', '_')}")
     try:
+        module = importlib.import_module(f"myxtts.cli.{name.replace('-', '_')}")
         with ended_by_ctrl_c(INTERRUPTED) if name in SAVES_NOTHING else nullcontext():
             return int(module.main(rest))
     except ModuleNotFoundError as error:

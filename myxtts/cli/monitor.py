@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from myxtts.monitoring.events import EventFollower
 
 POLL_S = 0.5
+_MOST_LISTED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{args.run} is not the folder of a run: it has no events.jsonl",
-            hint="give the folder that --run-dir named; it appears when training starts",
+            hint=f"give the folder that --run-dir named; it appears when training starts{_runs_near(args.run)}",
         ) from None
     except OSError as error:
         raise DataError(f"{log} cannot be read: {error.strerror}", hint="check the path and its rights") from error
@@ -73,6 +74,13 @@ def main(argv: list[str]) -> int:
         print_snapshot(state, stream=sys.stdout)
         return 0
     return _follow(EventFollower(log))
+
+
+def _runs_near(given: Path) -> str:
+    """The runs in and beside what was named, the newest first."""
+    logs = {log for place in (given, given.parent, given.parent / "runs") for log in place.glob("*/events.jsonl")}
+    newest = sorted(logs, key=lambda log: log.stat().st_mtime, reverse=True)[:_MOST_LISTED]
+    return f"; there are: {', '.join(str(log.parent) for log in newest)}" if newest else ""
 
 
 def _follow(follower: EventFollower) -> int:

@@ -83,11 +83,11 @@ def _progress_display() -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("preparing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[refused]} refused"))
+    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("kept {task.fields[kept]}"))
     with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("preparing", total=None, refused=0)
-        yield lambda now: bar.update(task, completed=now.done, total=now.total, refused=now.refused)
+        task = bar.add_task("reading", total=None, kept=0)
+        yield lambda now: bar.update(task, completed=now.done, total=now.total, kept=now.done - now.refused)
 
 
 def _plain_line(now: PrepareProgress) -> None:
-    print(f"prepared {now.done} of {now.total} clips, {now.refused} refused", file=sys.stderr, flush=True)
+    print(f"read {now.done} of {now.total} clips, kept {now.done - now.refused}", file=sys.stderr, flush=True)

@@ -15,7 +15,6 @@ from myxtts.cli.flags import defaults_beneath, parse_options
 from myxtts.cli.hidden_flags import split_hidden, warning_of
 from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
-from myxtts.config.loading import as_plain_values, to_yaml_text
 from myxtts.errors import ConfigError, DataError
 from myxtts.monitoring.log import setup_logging
 from myxtts.monitoring.terminal import drop_output, escaped
@@ -87,7 +86,9 @@ def _on_cluster(config: XTTSConfig, options: TrainOptions) -> int:
     from myxtts.cluster.driver import plan_lines, run_on_cluster
 
     if options.dry_run:
-        for line in [*plan_lines(config), "", "Resolved settings:", to_yaml_text(as_plain_values(config)).rstrip()]:
+        from myxtts.cli.dry_run import settings_lines
+
+        for line in [*plan_lines(config), "", *settings_lines(config)]:
             print(escaped(line))
         return 0
     _refuse_without_data(config)

@@ -17,8 +17,9 @@ import numpy as np
 
 from myxtts.cli.flags import parse_options
 from myxtts.config.config import XTTSConfig
+from myxtts.config.gpus import GpuIndices, parse_gpu_indices
 from myxtts.config.training import Stage
-from myxtts.errors import DeviceError, MyXTTSError
+from myxtts.errors import DeviceError, MyXTTSError, UsageError
 from myxtts.runtime.inventory import Inventory, find_inventory
 from myxtts.runtime.plan import DevicePlan, DeviceRequest, plan_devices
 from myxtts.runtime.plan_log import configuration_lines
@@ -41,11 +42,11 @@ class ValidateOptions:
       myxtts validate --simulate-gpus 2                 (without a GPU)
     """
 
-    data_gpu: int = 0
-    """GPU for the data work."""
+    data_gpu: GpuIndices = 0
+    """GPU for the data work; one."""
 
-    model_gpu: int = 1
-    """GPU for the model."""
+    model_gpu: GpuIndices = 1
+    """GPU for the model; one."""
 
     simulate_gpus: int = 0
     """Let this many CPU devices stand for GPUs."""
@@ -65,7 +66,22 @@ def main(argv: list[str]) -> int:
         ("Simulating training through the pipeline", check.training),
     ]
     print(f"{RULE}\nDual-GPU Pipeline Validation\n{RULE}")
-    return run_parts(parts)
+    code = run_parts(parts)
+    if code == 0:
+        for line in check.what_next():
+            print(line)
+    return code
+
+
+def one_gpu(flag: str, value: GpuIndices) -> int:
+    """The GPU of a role, which is one here."""
+    index = parse_gpu_indices(flag, value)
+    if not isinstance(index, int):
+        raise UsageError(
+            f"{flag} is {value!r}: validate takes one GPU for each role",
+            hint="check one pair at a time: --data-gpu 0 --model-gpu 1; train takes several",
+        )
+    return index
 
 
 def run_parts(parts: Sequence[tuple[str, Check]]) -> int:
@@ -103,18 +119,20 @@ class DualPipelineCheck:
     """The five parts; each yields a line for every thing that it found right, and raises at the first that is not."""
 
     def __init__(self, options: ValidateOptions) -> None:
-        self._options = options
+        self._data_gpu = one_gpu("--data-gpu", options.data_gpu)
+        self._model_gpu = one_gpu("--model-gpu", options.model_gpu)
+        self._simulate_gpus = options.simulate_gpus
         self._inventory: Inventory
         self._plan: DevicePlan
         self._trainer: Any
 
     def prerequisites(self) -> Iterator[str]:
-        self._inventory = find_inventory(self._options.simulate_gpus)
+        self._inventory = find_inventory(self._simulate_gpus)
         kind = "simulated GPUs (CPU devices)" if self._inventory.simulated else "GPUs found by the NVIDIA driver"
-        request = DeviceRequest(data_gpu=self._options.data_gpu, model_gpu=self._options.model_gpu)
+        request = DeviceRequest(data_gpu=self._data_gpu, model_gpu=self._model_gpu)
         self._plan = plan_devices(request, self._inventory)
         yield f"{len(self._inventory)} {kind}"
-        yield f"GPU numbers are valid: data {self._options.data_gpu}, model {self._options.model_gpu}"
+        yield f"GPU numbers are valid: data {self._data_gpu}, model {self._model_gpu}"
         from myxtts.runtime.backend import import_tensorflow
 
         yield f"TensorFlow {import_tensorflow().__version__} is installed"
@@ -139,8 +157,8 @@ class DualPipelineCheck:
         began = time.perf_counter()
         config = XTTSConfig(
             model_size="tiny",
-            data_gpu=self._options.data_gpu,
-            model_gpu=self._options.model_gpu,
+            data_gpu=self._data_gpu,
+            model_gpu=self._model_gpu,
             max_steps=max(TRAINING_STEPS.values()),
             discriminator_start=0,
             learning_rate=5e-4,
@@ -216,11 +234,19 @@ class DualPipelineCheck:
             losses = [self._learn(next(pipeline), name) for _ in range(steps)]
             figures = pipeline.telemetry.window()
         require_falling(losses, name)
-        yield f"{name}: buffer ready after {ready.waited_s:.1f} s with {ready.depth} batches"
+        yield f"{name}: {started(ready.waited_s, ready.depth)}"
         took_s = time.perf_counter() - began
         yield f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f} in {steps} steps ({took_s:.1f} s)"
         busy = ", ".join(f"{device} {share:.0%}" for device, share in figures.device_busy.items())
         yield f"{name}: busy shares: {busy}"
+
+    def what_next(self) -> Iterator[str]:
+        """What a check that passed was of, and the command that trains with the same flags."""
+        flags = f"--data-gpu {self._data_gpu} --model-gpu {self._model_gpu}"
+        if self._inventory.simulated:
+            yield "CPU devices stood for the GPUs: no real GPU was checked."
+            flags += f" --simulate-gpus {len(self._inventory)}"
+        yield f"Next: python train_main.py --train-data MY_FOLDER {flags}"
 
     def _learn(self, batch: Any, stage: Stage) -> float:
         for name, tensor in batch.tensors.items():
@@ -228,6 +254,13 @@ class DualPipelineCheck:
                 _require_device(tensor, self._plan.model.name, f"{name} that stage {stage} received")
         loss: float = self._trainer.learn([batch]).loss
         return loss
+
+
+def started(waited_s: float, depth: int) -> str:
+    """How a stage began: with batches waiting, or with none yet where the wait was over."""
+    if depth:
+        return f"buffer ready after {waited_s:.1f} s with {depth} batches"
+    return f"started after {waited_s:.1f} s, buffer still empty"
 
 
 def require_falling(losses: Sequence[float], stage: Stage) -> None:

@@ -44,15 +44,17 @@ def main(argv: list[str]) -> int:
     if options.sample is not None:
         return write_sample(options.voice, options.sample, options.out)
     from myxtts.synthesis.references import load_speakers
-    from myxtts.synthesis.voice import find_voice
+    from myxtts.synthesis.voice import find_voice, voice_manifest
 
-    speakers = load_speakers(find_voice(options.voice))
+    folder = find_voice(options.voice)
+    speakers = load_speakers(folder)
     width = max((len(name) for name in speakers), default=0)
     for speaker in speakers.values():
         print(f"{speaker.name:<{width}}  {speaker.language}")
     of_language = Counter(speaker.language for speaker in speakers.values())
     counted = ", ".join(f"{count} {language}" for language, count in of_language.items()) or "no speakers"
-    print(f"{escaped(str(options.voice))}: {counted}; each speaks every language of the voice")
+    languages = ", ".join(voice_manifest(folder).languages)
+    print(f"{escaped(str(options.voice))}: {counted}; each speaks every language of the voice: {escaped(languages)}")
     if speakers:
         of_voice = "" if options.voice == VoicesOptions.voice else f" --voice {options.voice}"
         print(escaped(f"Hear one: myxtts voices{of_voice} --sample {next(iter(speakers))}"))

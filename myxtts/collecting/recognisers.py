@@ -142,7 +142,7 @@ def _moonshine(language: str) -> Recogniser:
         raise ConfigError(f"{Moonshine.name} recognises en, not {language!r}", hint=f"use {_OTHERS}")
     if importlib.util.find_spec("moonshine_voice") is None:
         raise MissingDependencyError(
-            "no recogniser: moonshine needs moonshine-voice, which is not installed",
+            "no recogniser: moonshine, which is for English only, needs moonshine-voice, which is not installed",
             hint=f"{INSTALL}, or {_OTHERS}",
         )
     try:

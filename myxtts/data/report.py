@@ -53,7 +53,7 @@ def report_lines(report: dict[str, Any], refused_path: str) -> list[str]:
     """The report as a person reads it at the end of the command."""
     low, mean, high = report["seconds_min_mean_max"]
     lines = [
-        f"{report['clips']} clips, {report['hours']:.2f} hours ({report['format']})",
+        f"kept {report['clips']} clips, {report['hours']:.2f} hours ({report['format']})",
         f"length {low:g} to {high:g} s, mean {mean:g} s",
         f"{len(report['speakers'])} speaker(s): {_first(report['speakers'])}",
         f"language(s): {_first(report['languages'])}",
@@ -79,7 +79,7 @@ def _min_mean_max(values: NDArray[Any]) -> tuple[float, float, float]:
 
 def _kind(reason: str) -> str:
     """The reason without its particulars, so that like refusals are counted together."""
-    return re.sub(r"'[^']*'|\"[^\"]*\"|U\+\w+|(?<![\w.-])\d[\d.]*%?", "…", reason.split(":")[0])[:80].strip()
+    return re.sub(r"'[^']*'|\"[^\"]*\"|U\+\w+|(?<![\w.-])\d[\d.]*%?", "…", reason.split(":")[0]).strip()
 
 
 def _first(counts: dict[str, int], limit: int = 6) -> str:

@@ -183,9 +183,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     """What the router itself refuses: no such path, another method."""
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-    return JSONResponse(
-        error_body(error.status_code, error.detail, None, code), status_code=error.status_code, headers=error.headers
-    )
+    problem = error.detail
+    if error.status_code == 404:
+        problem = "there is no such path: the API is under /v1, GET /openapi.json lists it"
+    body = error_body(error.status_code, problem, None, code)
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from myxtts.errors import CheckpointError, MissingDependencyError, SynthesisErro
 from myxtts.monitoring.events import stands_at
 from myxtts.synthesis.litert.folder import Weights, check_files, read_manifest
 from myxtts.synthesis.litert.layout import can_export
-from myxtts.synthesis.voice import Voice, find_voice, is_exported, missing_to_speak, read_voice
+from myxtts.synthesis.voice import BASE, Voice, find_voice, is_exported, missing_to_speak, read_voice
 
 if TYPE_CHECKING:
     from myxtts.synthesis.synthesizer import Synthesizer
@@ -34,9 +34,9 @@ KEPT_WEIGHTS: Weights = "f32"
 
 
 def open_voice(
-    name: str | Path, *, runtime: Runtime | None = None, device: str | None = None, simulate_gpus: int = 0
+    name: str | Path = BASE, *, runtime: Runtime | None = None, device: str | None = None, simulate_gpus: int = 0
 ) -> Synthesizer:
-    """Open a run's voice or a voice folder, ready to speak.
+    """Open a run's voice, a voice folder or a built-in voice, ready to speak; without a name, the built-in one.
 
     Without a `runtime`, LiteRT speaks where it can. With TensorFlow the first call of a process configures its devices
     and chooses one; `device` ("/CPU:0") leaves that to the caller, `simulate_gpus` lets CPU devices stand for GPUs, and

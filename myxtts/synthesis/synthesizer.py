@@ -106,8 +106,9 @@ class Synthesizer:
     def speak(self, text: str, options: SpeakingOptions | None = None, **changes: Unpack[SpeakingKeywords]) -> Speech:
         """The whole text as one wave.
 
-        `changes` are fields of `SpeakingOptions` by name and replace those of `options`. Raises `SynthesisError` where
-        the text or the reference cannot be spoken, `ConfigError` for an option that cannot be.
+        `changes` are fields of `SpeakingOptions` by name and replace those of `options`: language, speaker, reference,
+        seed, speed and others, which `myxtts.synthesis.options` and docs/speaking.md ("From Python") list. Raises
+        `SynthesisError` where the text or the reference cannot be spoken, `ConfigError` for an option that cannot be.
         """
         speaking = self._resolved(text, replace(options or SpeakingOptions(), **changes))
         report = SpeechReport()

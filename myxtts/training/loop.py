@@ -193,7 +193,11 @@ class StageLoop:
             refuse_other_configuration(checkpoint.state["config"], self.config, folder)
             self.trainer.restore(checkpoint)
             source.set_state(place_in_plan(checkpoint.state["data"], source.get_state()))
-            logger.info("Stage %s continues at step %d of %d", self.spec.name, checkpoint.step, self.total_steps)
+            if checkpoint.step < self.total_steps:
+                what = "Stage %s continues at step %d of %d"
+            else:
+                what = "Stage %s: nothing is left to do: %d steps are done, %d were asked for"
+            logger.info(what, self.spec.name, checkpoint.step, self.total_steps)
         else:
             self._initialise()
         self._team.refuse_different("step", self.trainer.step_number)

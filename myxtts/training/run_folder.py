@@ -192,7 +192,7 @@ def refuse_other_configuration(saved: dict[str, Any], config: XTTSConfig, where:
     """A run continues only with the settings that its weights and its data order depend on."""
     before = {part: earlier.settings_of(settings) for part, settings in saved.items()}
     differences = [
-        f"{name}: {before[part][name]!r} in the run, {value!r} now"
+        f"{name}: {_shown(before[part][name])} in the run, {_shown(value)} now"
         for part, settings in as_plain_values(config).items()
         for name, value in settings.items()
         if name not in _MAY_CHANGE[part] and name in before.get(part, {}) and before[part][name] != value
@@ -202,6 +202,10 @@ def refuse_other_configuration(saved: dict[str, Any], config: XTTSConfig, where:
             f"{where} was started with other settings: {'; '.join(differences)}",
             hint="give the same settings, choose another --run-dir, or start over with --fresh",
         )
+
+
+def _shown(value: object) -> str:
+    return "the default" if value is None else repr(value)
 
 
 def corpus_marks(prepared: PreparedCorpus) -> dict[str, str]:

@@ -82,13 +82,14 @@ def test_a_stage_that_is_declared_elsewhere_trains_resumes_and_publishes(tmp_pat
     """A second codec stage, of a module that the package does not know, in the place of the first."""
     corpus = make_ljspeech(tmp_path / "corpus", 6)
 
-    first, then = (
+    first, then, fewer = (
         run_forked("-m", "tests.contract.declared_stage", str(corpus), str(tmp_path), steps, **ONE_THREAD)
-        for steps in ("2", "4")
+        for steps in ("2", "4", "3")
     )
 
-    assert first.returncode == then.returncode == 0, first.stderr + then.stderr
+    assert first.returncode == then.returncode == fewer.returncode == 0, first.stderr + then.stderr + fewer.stderr
     assert "Stage codec continues at step 2 of 4" in then.stderr
+    assert "Stage codec: nothing is left to do: 4 steps are done, 3 were asked for" in fewer.stderr
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     steps = [event for event in events if event["event"] == "step"]
     assert [event["step"] for event in steps] == [1, 2, 3, 4]

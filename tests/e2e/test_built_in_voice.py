@@ -51,6 +51,7 @@ def test_its_speakers_are_listed_and_one_is_heard(tmp_path: Path, capsys: pytest
     assert main(["voices"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert len(listed) == 30, "28 speakers, their count, and how to hear one"
+    assert listed[28].endswith("each speaks every language of the voice: en, de, fa")
     assert main(["voices", "--sample", "bf_emma", "--out", str(tmp_path / "emma.wav")]) == 0
     assert len(read_audio(tmp_path / "emma.wav")) > 22050
 

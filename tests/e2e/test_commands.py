@@ -33,7 +33,7 @@ def test_the_documented_flags_are_all_there() -> None:
     assert [flag for flag in documented.split() if flag not in shown] == []
 
 
-def test_a_dry_run_shows_roles_hidden_gpus_and_the_resolved_settings() -> None:
+def test_a_dry_run_shows_roles_hidden_gpus_and_the_chosen_settings() -> None:
     result = run(
         "train_main.py",
         "--dry-run",

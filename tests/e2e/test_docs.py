@@ -17,6 +17,7 @@ from myxtts.cli.flags import defaults_beneath, parse_options
 from myxtts.cli.main import main
 from myxtts.config.earlier import NO_LONGER_FLAGS, SPEAKING_FLAGS
 from myxtts.config.public import flag
+from myxtts.synthesis.options import SpeakingKeywords
 from tests.guides import (
     OUR_SCRIPTS,
     PAGES,
@@ -210,7 +211,15 @@ def test_the_python_that_speaks_with_the_built_in_voice_runs_as_it_stands(name: 
 
     assert result.returncode == 0, result.stderr
     assert "WordTiming(word='Hello'" in result.stdout
+    assert len(re.findall(r"^\d{4,}\b", result.stdout, flags=re.MULTILINE)) > 1, "it comes in pieces"
     assert (tmp_path / "hello.wav").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["docs/speaking.md", "docs/speaking.fa.md"])
+def test_every_keyword_of_speak_is_explained(name: str) -> None:
+    explained = re.findall(r"^\| \W*`(\w+)`", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert set(explained) == set(SpeakingKeywords.__annotations__)
 
 
 @pytest.mark.slow

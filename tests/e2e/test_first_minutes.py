@@ -109,6 +109,17 @@ def test_training_without_tensorflow_names_the_extra() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("program", [["train_main.py"], ["validate_dual_gpu_pipeline.py"], ["-m", "myxtts", "synth"]])
+def test_outside_of_the_environment_one_line_says_how_to_enter_it(program: list[str]) -> None:
+    result = run("-S", *program, PYTHONPATH="")  # without -S Python would find our packages
+
+    assert result.returncode == 1
+    problem, hint = result.stderr.splitlines()
+    assert re.fullmatch(r"error: this Python has no \w+: MyXTTS is not installed in it", problem)
+    assert "source .venv/bin/activate" in hint
+    assert "make setup" in hint
+
+
 @pytest.mark.parametrize(
     "command",
     [

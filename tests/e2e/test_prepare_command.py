@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,21 @@ def test_the_report_says_what_the_corpus_holds(corpus: Path, capsys: pytest.Capt
 
     shown = capsys.readouterr().out
     for part in (
-        "11 clips, 0.00 hours (ljspeech)",
+        "kept 11 clips, 0.00 hours (ljspeech)",
         "1 speaker(s): voices 11",
         "refused 1 (8.3%)",
         "not audio",
         "refused.jsonl",
     ):
         assert part in shown
+
+
+def test_the_reason_of_a_refusal_is_whole(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (corpus / "wavs" / "clip_3.wav").unlink()
+
+    main(prepare(corpus))
+
+    assert re.search(r"\n +1 no audio file .* or the corpus folder\n", capsys.readouterr().out)
 
 
 def test_json_is_the_report_and_names_the_folder(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +72,7 @@ def test_without_a_terminal_progress_is_a_plain_line(corpus: Path) -> None:
     shown = myxtts("prepare", *prepare(corpus))
 
     assert shown.returncode == 0, shown.stderr
-    assert "prepared 12 of 12 clips, 1 refused" in shown.stderr
+    assert "read 12 of 12 clips, kept 11" in shown.stderr
     assert "\x1b" not in shown.stdout + shown.stderr
 
 

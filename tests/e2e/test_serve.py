@@ -183,6 +183,13 @@ def test_every_error_has_its_four_fields_and_no_path(client: httpx.Client, tmp_p
         assert "Traceback" not in answer.text
 
 
+def test_a_path_without_v1_is_told_where_the_api_is(client: httpx.Client) -> None:
+    answer = client.post("/audio/speech", json=asking())
+
+    assert answer.status_code == 404
+    assert "the API is under /v1" in answer.json()["error"]["message"]
+
+
 def test_word_timings_come_in_the_stream_and_afterwards(client: httpx.Client) -> None:
     with client.stream(
         "POST", "/v1/audio/speech", json=asking(SENTENCES, stream_format="sse", timestamps=True)

@@ -60,7 +60,9 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.mark.slow
 def test_an_environment_for_gpus_stays_one_when_a_target_names_no_extras(project: Project) -> None:
-    assert project.make("setup", "EXTRAS=gpu,dev").returncode == 0
+    ready = project.make("setup", "EXTRAS=gpu,dev")
+    assert ready.returncode == 0
+    assert "source .venv/bin/activate, then myxtts synth" in ready.stdout.splitlines()[-1]
 
     assert project.runs_with() == "tensorflow"
     os.utime(project.folder / "constraints.txt")

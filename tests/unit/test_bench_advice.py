@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from myxtts.cli.bench import PLACEMENTS, Measured, advice, main
+from myxtts.cli.bench import PLACEMENTS, Measured, advice, failure, main
+from myxtts.errors import TrainingError
 
 
 def measured(**audio_per_s: float) -> list[Measured]:
@@ -33,3 +34,20 @@ def test_a_comparison_that_there_is_not_is_wrong_usage(capsys: pytest.CaptureFix
 
     assert ended.value.code == 2
     assert "placement" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_one_error_with_its_own_hint() -> None:
+    with pytest.raises(TrainingError) as raised:
+        main(["placement", "--train-data", "nowhere"])
+
+    assert raised.value.problem == "the single run failed: --train-data nowhere is not there"
+    assert raised.value.hint == "give the folder that holds metadata.csv and wavs/"
+
+
+def test_a_run_that_fails_without_a_hint_can_be_repeated_by_hand() -> None:
+    arguments = ["train", "--run-dir", "/tmp/gone/dual", "--max-steps", "2"]
+
+    error = failure(PLACEMENTS[1], "a warning\nKilled\n", arguments)
+
+    assert error.problem == "the dual run failed: Killed"
+    assert error.hint.endswith("train --run-dir runs/bench-dual --max-steps 2")

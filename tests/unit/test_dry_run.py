@@ -45,6 +45,25 @@ def test_the_summary_has_clips_hours_parameters_steps_time_and_memory(
         assert re.search(found, summary), found
 
 
+def test_where_a_stage_was_not_measured_the_time_is_that_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = make_ljspeech(tmp_path / "corpus", 6)
+
+    summary = shown(capsys, "--train-data", str(corpus), "--model-size", "normal").partition("Summary")[2]
+
+    assert re.search(r"gpt: [\d,]+ steps, about", summary)
+    assert re.search(r"decoder: [\d,]+ steps\n", summary)
+    assert re.search(r"time: about [\d:]+ of one core and that of decoder, which was not measured on a CPU", summary)
+
+
+def test_only_settings_that_differ_from_their_defaults_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "--model-size", "normal", "--buffer-size", "25")
+
+    settings = text.partition("Settings that differ")[2].partition("Summary")[0]
+    assert settings.splitlines()[1:-1] == ["data:", "  buffer_size: 25"]
+
+
 def test_nothing_is_said_that_has_not_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "--simulate-gpus", "2", "--data-gpu", "0", "--model-gpu", "1")
 

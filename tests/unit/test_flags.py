@@ -66,13 +66,13 @@ def test_every_flag_of_the_earlier_version_is_still_taken() -> None:
 
 
 def test_a_hidden_flag_works_and_is_warned_about_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown, said = dry_run(capsys, "--gpt-layers", "3", "--trim_silence", "--no-jit-compile", "--dropout=0.2")
+    code, shown, said = dry_run(capsys, "--gpt-layers", "3", "--trim_silence", "--jit-compile", "--dropout=0.2")
 
     assert code == 0
-    for line in ("gpt_layers: 3", "trim_silence: true", "jit_compile: false", "dropout: 0.2"):
+    for line in ("gpt_layers: 3", "trim_silence: true", "jit_compile: true", "dropout: 0.2"):
         assert f"  {line}\n" in shown
     (warning,) = said.splitlines()
-    assert warning.endswith("--config: gpt_layers: 3, trim_silence: true, jit_compile: false, dropout: 0.2")
+    assert warning.endswith("--config: gpt_layers: 3, trim_silence: true, jit_compile: true, dropout: 0.2")
 
 
 def test_a_flag_that_has_another_name_now_keeps_its_old_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -512,6 +513,20 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path)
     with pytest.raises(DataError, match="not the folder of a run"):
         monitor.main([str(tmp_path)])
+
+
+def test_a_run_that_is_not_there_lists_those_that_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, name in enumerate(("older", "newer")):
+        log = tmp_path / "runs" / name / "events.jsonl"
+        log.parent.mkdir(parents=True)
+        log.touch()
+        os.utime(log, (place, place))
+    monkeypatch.chdir(tmp_path)
+
+    for name in ("runs/none", "none", "runs"):
+        with pytest.raises(DataError, match="not the folder of a run") as raised:
+            monitor.main([name])
+        assert raised.value.hint.endswith("; there are: runs/newer, runs/older")
 
 
 def test_a_report_that_cannot_be_written_or_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:

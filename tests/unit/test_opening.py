@@ -20,6 +20,10 @@ from tests.processes import run_program
 from tests.unit.test_initial_voice import write_voice
 
 
+def test_without_a_name_the_built_in_voice_is_opened() -> None:
+    assert "af_heart" in open_voice().voice.speakers
+
+
 def test_a_name_that_is_no_voice_lists_the_voices_that_are_near(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from myxtts.config.config import XTTSConfig
 from myxtts.config.data import DataConfig
+from myxtts.config.loading import as_plain_values
 from myxtts.data.prepare import prepare
 from myxtts.errors import CheckpointError, OutputError, TrainingError
 from myxtts.training.run_folder import (
     RunFolder,
     corpus_marks,
+    refuse_other_configuration,
     refuse_other_corpus,
     with_absolute_paths,
     without_same_validation_folder,
@@ -142,6 +145,15 @@ def test_a_run_goes_on_only_with_the_vocabulary_that_its_text_weights_know(
     assert "other clips are held out" in caplog.text
     refuse_other_corpus(marks, other, CODEC, tmp_path)
     refuse_other_corpus({"step": 3}, other, GPT, tmp_path)  # as an earlier version wrote it
+
+
+def test_a_setting_that_was_left_out_is_called_the_default(tmp_path: Path) -> None:
+    saved = as_plain_values(XTTSConfig())
+
+    with pytest.raises(CheckpointError, match=r"batch_size: the default in the run, 4 now") as raised:
+        refuse_other_configuration(saved, XTTSConfig(batch_size=4), tmp_path)
+
+    assert "None" not in raised.value.problem
 
 
 def test_a_fresh_start_moves_checkpoints_from_another_file_system_too(tmp_path: Path) -> None:

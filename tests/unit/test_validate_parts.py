@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from myxtts.cli.validate import require_falling
-from myxtts.errors import DeviceError
+from myxtts.cli.validate import main, require_falling, started
+from myxtts.errors import DeviceError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,16 @@ def test_a_loss_that_does_not_fall_or_is_no_number_fails(losses: list[float], pr
 
 def test_a_loss_that_falls_passes() -> None:
     require_falling([2.0, 3.0, 1.9], "gpt")
+
+
+@pytest.mark.parametrize("flag", ["--data-gpu", "--model-gpu"])
+def test_several_gpus_of_a_role_are_refused_in_words(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag} is '1,2': validate takes one GPU for each role") as error:
+        main([flag, "1,2"])
+
+    assert "--data-gpu 0 --model-gpu 1" in error.value.hint
+
+
+def test_a_buffer_that_is_still_empty_is_not_called_ready() -> None:
+    assert started(2.0, 0) == "started after 2.0 s, buffer still empty"
+    assert started(0.4, 4) == "buffer ready after 0.4 s with 4 batches"
