@@ -63,7 +63,7 @@ class Take:
 
 
 def examine(samples: Wave, rate: int) -> Take:
-    """Trim a take to its speech and judge it."""
+    """Trim a take to its speech and check it."""
     whole_db, band_db = frame_levels(samples, rate)
     runs = speech_runs(band_db) if len(band_db) else []
     if not runs:

@@ -64,7 +64,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece as a person judges it: kept, or set aside for a reason."""
+    """A piece as a person reviews it: kept, or set aside for a reason."""
 
     id: str
     text: str
@@ -169,7 +169,7 @@ class CollectedFolder:
             found.append(Piece(aside.id, aside.text, aside.speaker, aside.language, kept=False, reason=aside.reason))
         return sorted(found, key=lambda piece: piece.id)
 
-    def judge(self, own: str, text: str, *, kept: bool) -> Piece:
+    def review(self, own: str, text: str, *, kept: bool) -> Piece:
         """Give a piece its text and its side, at once; raises `KeyError` where there is none of this id."""
         text = one_line(text)
         piece = {piece.id: piece for piece in self.pieces()}[own]

@@ -56,7 +56,7 @@ class Admission:
         if self._free > 0:
             self._free -= 1
             return
-        if self.waiting >= self._most_waiting and not self._make_room(owner):
+        if self.waiting >= self._most_waiting and not self._displace(owner):
             raise self._full()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(owner, deque()).append(turn)
@@ -69,7 +69,7 @@ class Admission:
             self._give_up(owner, turn)
             raise
 
-    def _make_room(self, owner: str) -> bool:
+    def _displace(self, owner: str) -> bool:
         """Send away the last one of the owner with the most waiting, if that is another with more than this one."""
         longest = max(self._queues, key=lambda name: len(self._queues[name]), default=owner)
         if len(self._queues.get(longest, ())) <= len(self._queues.get(owner, ())) + 1:

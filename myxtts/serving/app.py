@@ -124,7 +124,7 @@ def routes(serving: Serving) -> list[Route]:
         at("/v1/runs/{id}/samples/{number}", GET=runs_api.sample),
         at("/v1/runs/{id}/report", GET=runs_api.report),
         at("/v1/collected", GET=collect_api.listing),
-        at("/v1/collected/{id}", POST=collect_api.judge),
+        at("/v1/collected/{id}", POST=collect_api.review),
         at("/v1/collected/{id}/audio", GET=collect_api.audio),
         at("/health", GET=health),
         at("/metrics", GET=metrics),
@@ -137,8 +137,8 @@ def routes(serving: Serving) -> list[Route]:
 async def health(request: Request) -> JSONResponse:
     serving: Serving = request.app.state.serving
     status = "draining" if serving.draining else "ok"
-    told = {"status": status, "version": __version__, "model": serving.model_name, "keys": serving.keys is not None}
-    return JSONResponse(told, status_code=503 if serving.draining else 200)
+    health = {"status": status, "version": __version__, "model": serving.model_name, "keys": serving.keys is not None}
+    return JSONResponse(health, status_code=503 if serving.draining else 200)
 
 
 async def metrics(request: Request) -> PlainTextResponse:

@@ -60,7 +60,7 @@ async def audio(request: Request) -> FileResponse:
     return FileResponse(wav, media_type="audio/wav", headers={"Cache-Control": "no-store"})
 
 
-async def judge(request: Request) -> JSONResponse:
+async def review(request: Request) -> JSONResponse:
     """Body: {"text", "kept"}."""
     serving: Serving = request.app.state.serving
     folder = _folder(serving)
@@ -76,7 +76,7 @@ async def judge(request: Request) -> JSONResponse:
     if not isinstance(kept, bool):
         raise RequestError("kept is not true or false", hint="send it as JSON", param="kept", code="invalid_value")
     try:
-        piece = await asyncio.to_thread(_judge, folder, request.path_params["id"], text, kept=kept)
+        piece = await asyncio.to_thread(_review, folder, request.path_params["id"], text, kept=kept)
     except KeyError:
         raise _no_such_piece() from None
     except DataError as error:
@@ -93,11 +93,11 @@ def _pieces(folder: Path) -> list[Piece]:
         ) from error
 
 
-def _judge(folder: Path, own: str, text: str, *, kept: bool) -> Piece:
+def _review(folder: Path, own: str, text: str, *, kept: bool) -> Piece:
     _pieces(folder)  # a folder that cannot be read is no fault of the text
     try:
         with _one_at_a_time, opened(folder) as collected:
-            return collected.judge(own, text, kept=kept)
+            return collected.review(own, text, kept=kept)
     except OutputError as error:
         raise RequestError(
             "the collected folder cannot be written now",

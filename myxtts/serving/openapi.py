@@ -151,7 +151,7 @@ def _audio_paths() -> dict[str, Schema]:
 def _other_paths() -> dict[str, Schema]:
     run = _object(id=_STRING, modified_at={"type": "integer"})
     runs = _object(object=_STRING, served={"type": "boolean"}, data=_list_of(run))
-    judged = _object(text={"type": "string", "maxLength": MOST_TEXT}, kept={"type": "boolean"})
+    reviewed = _object(text={"type": "string", "maxLength": MOST_TEXT}, kept={"type": "boolean"})
     piece = _object(
         id=_STRING, text=_STRING, speaker=_STRING, language=_STRING, kept={"type": "boolean"},
         reason={"type": ["string", "null"]},
@@ -195,7 +195,7 @@ def _other_paths() -> dict[str, Schema]:
                 "Correct a piece, keep or drop it.", _json("The piece as it is now.", piece),
                 400, 404, 408, 413, 503,
                 parameters=_path("id"),
-                requestBody={"required": True, "content": {"application/json": {"schema": judged}}},
+                requestBody={"required": True, "content": {"application/json": {"schema": reviewed}}},
             )
         },
         "/v1/collected/{id}/audio": {

@@ -1,6 +1,6 @@
 """Which language a transcript is in, for `--language auto`: by its script and, where languages share one, by its words.
 
-Each clip is judged by itself. A text that says too little (one word that several languages have, or no word that any
+Each clip is looked at by itself. A text that says too little (one word that several languages have, or no word that any
 of them has) takes the language of most of the corpus; nothing outside of the languages that we speak is ever found.
 """
 

@@ -68,7 +68,7 @@ class KVCache:
     def begin_step(self) -> None:
         """Room for one more position of every row, before `attend` is called for each layer."""
         self._reach, self._every_row = int(self._lengths_R.max()) + 1, np.arange(self.rows)
-        self._make_room()
+        self._reserve()
         together: dict[int, list[int]] = {}
         for row, prompt in enumerate(self._prompts_R):
             together.setdefault(id(prompt), []).append(row)
@@ -115,7 +115,7 @@ class KVCache:
         """The new positions count from now on."""
         self._lengths_R += 1
 
-    def _make_room(self) -> None:
+    def _reserve(self) -> None:
         """Grow to all rows, and to the positions that the longest of them has in this step."""
         had_rows, _, _, had, _ = self._layers_R2HCd[0].shape
         if self.rows <= had_rows and self._reach <= had:

@@ -1,4 +1,4 @@
-"""The folder of collected pieces, judged by hand: a piece changes its text and its side, and nothing else changes."""
+"""The folder of collected pieces, reviewed by hand: a piece changes its text and its side, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "collected"
 
 
-def judge(folder: Path, own: str, text: str, *, kept: bool) -> None:
+def review(folder: Path, own: str, text: str, *, kept: bool) -> None:
     with opened(folder) as collected:
-        collected.judge(own, text, kept=kept)
+        collected.review(own, text, kept=kept)
 
 
 def sides(folder: Path) -> list[tuple[str, bool, str]]:
@@ -28,8 +28,8 @@ def sides(folder: Path) -> list[tuple[str, bool, str]]:
 
 
 def test_a_piece_is_corrected_where_it_is(folder: Path) -> None:
-    judge(folder, "anna_00001", "The very first one.", kept=True)
-    judge(folder, "anna_00003", "The third one", kept=False)
+    review(folder, "anna_00001", "The very first one.", kept=True)
+    review(folder, "anna_00003", "The third one", kept=False)
 
     assert sides(folder) == [
         ("1", True, "The very first one."),
@@ -39,11 +39,11 @@ def test_a_piece_is_corrected_where_it_is(folder: Path) -> None:
 
 
 def test_a_dropped_piece_has_its_time_and_can_come_back(folder: Path) -> None:
-    judge(folder, "anna_00002", "The second one.", kept=False)
+    review(folder, "anna_00002", "The second one.", kept=False)
 
     aside = [json.loads(line) for line in (folder / "set_aside.jsonl").read_text().splitlines()]
     assert [(row["id"], row["reason"], row["start_s"]) for row in aside][1:] == [("anna_00002", "dropped by hand", 2.0)]
-    judge(folder, "anna_00002", "The second one.", kept=True)
+    review(folder, "anna_00002", "The second one.", kept=True)
     assert [kept for _, kept, _ in sides(folder)] == [True, True, False]
 
 
@@ -51,10 +51,10 @@ def test_what_cannot_be_kept_changes_nothing(folder: Path) -> None:
     before = sides(folder)
 
     with pytest.raises(DataError, match="without words"):
-        judge(folder, "anna_00003", " | ", kept=True)
+        review(folder, "anna_00003", " | ", kept=True)
     with pytest.raises(DataError, match="in arabic letters, which 'en' is not written in"):
-        judge(folder, "anna_00003", "سلام، دوست من.", kept=True)
+        review(folder, "anna_00003", "سلام، دوست من.", kept=True)
     with pytest.raises(KeyError):
-        judge(folder, "anna_00009", "Hello.", kept=True)
+        review(folder, "anna_00009", "Hello.", kept=True)
 
     assert sides(folder) == before
