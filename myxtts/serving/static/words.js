@@ -2,7 +2,7 @@
 export const WORDS = {
   en: {
     skip: "Skip to content", speak: "Speak", voices: "Voices", runs: "Runs", theme: "Light or dark",
-    speakTitle: "Type, and hear it", text: "Text", voice: "Voice", language: "Language", guess: "From the text",
+    speakTitle: "Type, and hear it", text: "Text", textHint: "Hello there. Type or paste any text here.", voice: "Voice", language: "Language", guess: "From the text",
     speed: "Speed", more: "More settings", seed: "Seed", temperature: "Temperature", guidance: "Guidance", own: "the voice's own",
     stop: "Stop", download: "Download", share: "Copy link", hotkey: "Ctrl+Enter speaks",
     waiting: "Waiting for the first sound…", playing: "Speaking…", done: "{seconds} s of speech; first sound after {first} s.",
@@ -26,7 +26,7 @@ export const WORDS = {
   },
   fa: {
     skip: "رفتن به متن", speak: "گفتن", voices: "صداها", runs: "آموزش‌ها", theme: "روشن یا تیره",
-    speakTitle: "بنویسید و بشنوید", text: "متن", voice: "صدا", language: "زبان", guess: "از روی متن",
+    speakTitle: "بنویسید و بشنوید", text: "متن", textHint: "سلام! هر متنی را اینجا بنویسید یا بچسبانید.", voice: "صدا", language: "زبان", guess: "از روی متن",
     speed: "سرعت", more: "تنظیم‌های بیشتر", seed: "عدد تصادفی", temperature: "دما", guidance: "هدایت", own: "روش خود صدا",
     stop: "ایست", download: "دریافت", share: "رونوشت پیوند", hotkey: "با Ctrl+Enter هم گفته می‌شود",
     waiting: "در انتظار نخستین صدا…", playing: "در حال گفتن…", done: "{seconds} ثانیه گفتار؛ نخستین صدا پس از {first} ثانیه.",
