@@ -79,9 +79,9 @@ def _head(state: RunState, title: str) -> str:
     return "".join(parts)
 
 
-def _unbroken_flags(command: str) -> str:
-    """The command, which no line break parts within a flag: browsers break after a hyphen."""
-    return re.sub(r"(?<!\S)(--?[a-z][a-z-]*)", r'<span class="flag">\1</span>', escape(command))
+def _unbroken_flags(text: str) -> str:
+    """The text, which no line break parts within a flag: browsers break after a hyphen."""
+    return re.sub(r"(?<![\w-])(--?[a-z][a-z-]*)", r'<span class="flag">\1</span>', escape(text))
 
 
 def _numbers(state: RunState) -> str:
@@ -119,7 +119,7 @@ def _verdicts(state: RunState) -> str:
             continue
         mean = average(windows)
         cards += [
-            f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {escape(str(verdict))}.</p></div>'
+            f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {_unbroken_flags(str(verdict))}.</p></div>'
             for verdict in diagnose_stage(windows)
         ]
         rows.append(_phase_row(stage, mean))

@@ -420,7 +420,8 @@ def test_a_short_curve_is_smoothed_too() -> None:
     assert [y for _, y in smooth(zigzag)[2:-2]] == pytest.approx([1.0] * 12, abs=0.21)
 
 
-def test_a_flag_of_the_reports_command_is_not_broken_over_lines() -> None:
+def test_a_flag_in_a_report_is_not_broken_over_lines() -> None:
+    assert _unbroken_flags("(--data-gpu)") == '(<span class="flag">--data-gpu</span>)'
     assert _unbroken_flags("myxtts train --seed 0 --run-dir a-b") == (
         'myxtts train <span class="flag">--seed</span> 0 <span class="flag">--run-dir</span> a-b'
     )
