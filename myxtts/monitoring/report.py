@@ -119,7 +119,8 @@ def _verdicts(state: RunState) -> str:
             continue
         mean = average(windows)
         cards += [
-            f'<div class="card verdict {verdict.level}"><p><b>{escape(stage)}:</b> {_unbroken_flags(str(verdict))}.</p></div>'
+            f'<div class="card verdict {verdict.level}">'
+            f"<p><b>{escape(stage)}:</b> {_unbroken_flags(str(verdict))}.</p></div>"
             for verdict in diagnose_stage(windows)
         ]
         rows.append(_phase_row(stage, mean))
