@@ -6,6 +6,9 @@ with the class's code. Anything that is not in this tree is a fault of ours and 
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 
 class MyXTTSError(Exception):
     """What is wrong, in one line, and what to do about it, in another."""
@@ -77,6 +80,11 @@ class OutputError(MyXTTSError):
 
 def how_to_install(extras: str) -> str:
     """The command that adds extras; ours is on no package index, so that its name alone installs nothing."""
+    for stamp in Path(sys.prefix).glob(".installed-*"):  # the Makefile's, which names the extras of its environment
+        there = stamp.name.removeprefix(".installed-").split("-")
+        known = {*there, "cpu"} if "gpu" in there else {*there}
+        if missing := [extra for extra in extras.split(",") if extra not in known]:
+            return f"in the checkout of MyXTTS: make setup EXTRAS={','.join([*there, *missing])}"
     return f"in the checkout of MyXTTS: pip install -c constraints.txt '.[{extras}]'"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class EvaluateOptions:
     """Score a voice: intelligibility, speaker similarity, naturalness, beside the codec's ceiling and the real clips.
 
-    The metrics are an extra: pip install '.[eval]'. One that is missing is named and left out.
+    The metrics are an extra, `eval`. One that is missing is named and left out, with how to install it.
 
     Examples:
       myxtts evaluate runs/mine --data DIR

@@ -57,8 +57,8 @@ def open_voice(
         )
     if stands:
         logger.warning(
-            "the training of %s has not come to its end: it stands at %s, and may not be understood. Run its train "
-            "command again to go on",
+            "the training of %s has not come to its end: this is how it speaks at %s. Run its train command again "
+            "to go on",
             name,
             stands,
         )

@@ -81,7 +81,7 @@ def test_a_run_that_has_not_come_to_its_end_speaks_and_says_where_it_stands(
     with EventLog(tmp_path / "events.jsonl") as events:
         events.write("step", stage="gpt", step=11, loss=4.0)
         open_voice(tmp_path)
-        assert "it stands at step 11 of stage gpt" in caplog.text
+        assert "how it speaks at step 11 of stage gpt" in caplog.text
 
         caplog.clear()
         events.write("run_end", reason="finished", message="")

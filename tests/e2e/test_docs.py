@@ -156,12 +156,16 @@ def symptoms(page: Path) -> list[list[str]]:
     return [re.findall(r"`([^`]+)`", row[0]) for row in table_below(page, RUN_ERRORS)]
 
 
+IN_PERSIAN = re.compile(r" --languages? fa\b| --script BOOK\.txt\b")
+"""What a Persian page may add: the language, and the script of recordings, which no recogniser here can hear."""
+
+
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
 def test_a_persian_page_has_the_commands_of_its_english_one(page: Path) -> None:
     english = page.with_name(page.name.replace(".fa.md", ".md"))
 
-    def commands(of: Path) -> list[list[str]]:
-        return [words for block in blocks(of) for words in block.commands]
+    def commands(of: Path) -> list[str]:
+        return [IN_PERSIAN.sub("", " ".join(words)) for block in blocks(of) for words in block.commands]
 
     assert commands(page) == commands(english)
     assert symptoms(page) == symptoms(english)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from myxtts.errors import how_to_install
 from tests import wheels
 from tests.processes import ROOT
 
@@ -96,6 +97,26 @@ def test_both_builds_at_once_are_refused(project: Project) -> None:
     assert result.returncode != 0
     assert "EXTRAS is cpu,gpu: cpu and gpu are two builds of TensorFlow, choose one" in result.stderr
     assert not (project.folder / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("extras", "asked", "command"),
+    [
+        ("cpu,dev", "eval", "make setup EXTRAS=cpu,dev,eval"),
+        ("gpu,dev", "cpu,cluster", "make setup EXTRAS=gpu,dev,cluster"),
+        ("cpu,dev", "cpu", "pip install -c constraints.txt '.[cpu]'"),  # make holds it for installed: it is damaged
+        (None, "eval", "pip install -c constraints.txt '.[eval]'"),
+    ],
+)
+def test_a_missing_extra_is_added_to_those_that_make_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extras: str | None, asked: str, command: str
+) -> None:
+    project = Project(tmp_path)
+    if extras is not None:
+        assert project.make("setup", f"EXTRAS={extras}").returncode == 0
+    monkeypatch.setattr(sys, "prefix", str(project.folder / ".venv"))
+
+    assert how_to_install(asked) == f"in the checkout of MyXTTS: {command}"
 
 
 @pytest.mark.registry
