@@ -115,7 +115,7 @@ class DecodeBatch:
         key = latents_LD.tobytes(), tuple(ids)
         prefilled = self._prompts.get(key)
         if prefilled is None:
-            prefilled = self._prompts[key] = self._gpt.prefill(latents_LD, ids)
+            prefilled = self._prompts[key] = self._gpt.prefill(latents_LD, ids, self._cache)
         return prefilled
 
     def leave(self, row: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -15,23 +16,27 @@ from myxtts.synthesis.voice import BASE
 HEADS, WIDTH, LAYERS = 2, 8, 2
 
 
-def made_prompt(random: np.random.Generator, length: int) -> Prompt:
-    def drawn() -> np.ndarray:
-        return random.normal(size=(HEADS, length, WIDTH)).astype(np.float32)
-
-    return Prompt([(drawn(), drawn()) for _ in range(LAYERS)])
-
-
 class WholeSequences:
     """The same rows, each with all its keys and values in one piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: KVCache, random: np.random.Generator) -> None:
+        self.cache, self.random = cache, random
         self.rows: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        self.drawn: WeakKeyDictionary[Prompt, list[np.ndarray]] = WeakKeyDictionary()
+
+    def new_prompt(self, length: int) -> Prompt:
+        prompt = self.cache.new_prompt(length)
+        self.drawn[prompt] = list(self.random.normal(size=(LAYERS, 2, HEADS, length, WIDTH)).astype(np.float32))
+        for layer, (keys, values) in enumerate(self.drawn[prompt]):
+            self.cache.write(prompt, layer, keys, values)
+        return prompt
 
     def add(self, prompt: Prompt) -> None:
-        self.rows.append([(keys.copy(), values.copy()) for keys, values in prompt.keys_values])
+        self.cache.add(prompt)
+        self.rows.append([(keys, values) for keys, values in self.drawn[prompt]])
 
     def drop(self, row: int) -> None:
+        self.cache.drop(row)
         last = self.rows.pop()
         if row < len(self.rows):
             self.rows[row] = last
@@ -46,37 +51,55 @@ class WholeSequences:
             found.append((scores / scores.sum(-1, keepdims=True) @ values).reshape(-1))
         return np.stack(found)
 
-
-def step_both(cache: KVCache, whole: WholeSequences, random: np.random.Generator) -> None:
-    cache.begin_step()
-    for layer in range(LAYERS):
-        qkv_RD = random.normal(size=(cache.rows, 3 * HEADS * WIDTH)).astype(np.float32)
-        found, seen = cache.attend(layer, qkv_RD)
-        np.testing.assert_allclose(found, whole.attend(layer, qkv_RD), atol=1e-5)
-        assert np.isfinite(seen).all()
-    cache.end_step()
+    def step(self) -> None:
+        """One of both, which find the same."""
+        self.cache.begin_step()
+        for layer in range(LAYERS):
+            qkv_RD = self.random.normal(size=(len(self.rows), 3 * HEADS * WIDTH)).astype(np.float32)
+            found, seen = self.cache.attend(layer, qkv_RD)
+            np.testing.assert_allclose(found, self.attend(layer, qkv_RD), atol=1e-5)
+            assert np.isfinite(seen).all()
+        self.cache.end_step()
 
 
 def test_shared_prompts_of_unequal_lengths_while_rows_come_and_go() -> None:
     random = np.random.default_rng(0)
-    cache, whole = KVCache(LAYERS, HEADS, WIDTH), WholeSequences()
-    long, short = made_prompt(random, 9), made_prompt(random, 4)
-
-    def add(prompt: Prompt) -> None:
-        cache.add(prompt)
-        whole.add(prompt)
-
+    whole = WholeSequences(KVCache(LAYERS, HEADS, WIDTH), random)
+    long, short = whole.new_prompt(9), whole.new_prompt(4)
     for prompt in (long, short, long, long):
-        add(prompt)
+        whole.add(prompt)
     for _ in range(130):  # beyond what room there is at first
-        step_both(cache, whole, random)
+        whole.step()
     for row in (1, 0):  # the only row of its prompt, then one whose place another takes
-        cache.drop(row)
         whole.drop(row)
-        step_both(cache, whole, random)
-    add(short)
-    step_both(cache, whole, random)
-    assert cache.rows == 3
+        whole.step()
+    whole.add(short)
+    whole.step()
+    assert whole.cache.rows == 3
+
+
+def test_rows_of_prompts_of_their_own_come_and_go_in_any_order() -> None:
+    random = np.random.default_rng(1)
+    whole = WholeSequences(KVCache(LAYERS, HEADS, WIDTH), random)
+    for turn in range(200):
+        while len(whole.rows) < 2 or (len(whole.rows) < 6 and random.random() < 0.5):
+            whole.add(whole.new_prompt(1 + int(random.integers(50))))
+        if turn % 3 == 2:
+            whole.drop(int(random.integers(len(whole.rows))))
+        whole.step()
+
+    kept = [layer.nbytes for layer in whole.cache._layers_S2HPd]
+    assert max(kept) <= 12 * 2 * HEADS * 64 * WIDTH * 4  # room for twice as many prompts as there ever were at once
+
+
+def test_a_prompt_whose_first_row_never_came_is_forgotten() -> None:
+    whole = WholeSequences(KVCache(LAYERS, HEADS, WIDTH), np.random.default_rng(2))
+    whole.add(whole.new_prompt(5))
+    for _ in range(20):
+        whole.new_prompt(7)
+    whole.step()
+
+    assert len(whole.cache._prompts_S) == 1
 
 
 @pytest.mark.parametrize("guidance", [1.0, 2.0])

@@ -63,17 +63,18 @@ class LiteRTGPT:
         heads = self.config.gpt_heads
         return KVCache(self.config.gpt_layers, heads, self.config.gpt_width // heads)
 
-    def prefill(self, latents_LD: Floats, text_ids: Sequence[int]) -> Prefilled:
-        """Latents, text and the start token at once, for a row of a cache to begin with."""
+    def prefill(self, latents_LD: Floats, text_ids: Sequence[int], cache: KVCache) -> Prefilled:
+        """Latents, text and the start token at once, for rows of the cache to begin with."""
         x_PD = self._prompt(latents_LD, text_ids)
         positions, width, heads = len(x_PD), self.config.gpt_width, self.config.gpt_heads
+        prompt = cache.new_prompt(positions)
         bias_PP = np.where(np.tri(positions, dtype=bool), np.float32(0), MASKED)
-        keys_values, looked = [], []
+        looked = []
         [qkv_PD] = self._segments[0](x_PD)
         for layer in range(self.config.gpt_layers):
             split = qkv_PD.reshape(positions, 3, heads, width // heads).transpose(1, 2, 0, 3)
             query_HPd, key_HPd, value_HPd = np.ascontiguousarray(split)
-            keys_values.append((key_HPd, value_HPd))
+            cache.write(prompt, layer, key_HPd, value_HPd)
             seen_HPP = _softmax(query_HPd @ key_HPd.swapaxes(1, 2) + bias_PP)
             looked += [seen_HPP[None, head, -1] for at, head in self.heads if at == layer]
             found_PD = (seen_HPP @ value_HPd).transpose(1, 0, 2).reshape(positions, width)
@@ -81,7 +82,7 @@ class LiteRTGPT:
                 # Only the last position predicts a code.
                 x_PD, found_PD = x_PD[-1:], np.ascontiguousarray(found_PD[-1:])
             x_PD, qkv_PD = self._segments[layer + 1](x_PD, found_PD)
-        return Prefilled(Prompt(keys_values), Predicted(x_PD, qkv_PD, self._spoken(looked, np.array([len(text_ids)]))))
+        return Prefilled(prompt, Predicted(x_PD, qkv_PD, self._spoken(looked, np.array([len(text_ids)]))))
 
     def step(
         self,

@@ -1,31 +1,34 @@
 """Keys and values of several sequences that grow at their own pace, and the attention of one new position of each.
 
-Sequences that begin alike share one prompt: the queries of all of them meet its keys in one product, which reads the
-keys once. In NumPy: as an input and an output of a network, the cache would be copied for every code, which takes ten
-times as long as all the rest. Sizes in names: R rows, G rows of one prompt, H heads, P positions of the longest prompt,
-C positions behind the prompt, T both, d head width.
+Sequences that begin alike share one prompt. One product takes the queries of all rows to all prompts, which reads the
+keys of a shared one once, and one to the rows' own positions. In NumPy: as an input and an output of a network, the
+cache would be copied for every code, which takes ten times as long as all the rest. Sizes in names: R rows, S prompts,
+G rows of the prompt that most rows share, H heads, P positions of the longest prompt, C positions behind the prompt,
+T both, d head width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 GROWTH = 128
+PROMPT_GROWTH = 32
 MASKED = np.float32(-1e9)
 """Added to a score that must not count: its exponential is 0 beside any other."""
 
 
 class Prompt:
-    """Each layer's keys and values [H, P, d] of what a sequence begins with."""
+    """What sequences begin with. The cache that made it keeps its keys and values as long as somebody holds it."""
 
-    def __init__(self, keys_values: Sequence[tuple[Floats, Floats]]) -> None:
-        self.keys_values = keys_values
-        self.length = keys_values[0][0].shape[1]
+    def __init__(self, length: int) -> None:
+        self.length = length
 
 
 class KVCache:
@@ -33,11 +36,20 @@ class KVCache:
 
     def __init__(self, layers: int, heads: int, head_width: int) -> None:
         self._heads, self._width = heads, head_width
+        self._nothing = np.empty((0, 2, heads, 0, head_width), np.float32)
+        self._prompts_S: list[ref[Prompt]] = []
+        self._layers_S2HPd = [self._nothing] * layers
         self._prompts_R: list[Prompt] = []
-        self._layers_R2HCd = [np.empty((0, 2, heads, 0, head_width), np.float32) for _ in range(layers)]
+        self._layers_R2HCd = [self._nothing] * layers
         self._lengths_R = np.zeros(0, np.int64)
+        # How rows and prompts stand since they last changed:
+        self._arranged = False
+        self._longest, self._prompt_lengths_R = 0, np.zeros(0, np.int64)
+        self._members_SG: Integers | None = None
+        """Rows of each prompt, filled up with row 0; None where every row has a prompt of its own, of its number."""
+        self._place_R: tuple[Integers, Integers] | None = None
+        """Where each row stands among them."""
         # Of the step that has begun:
-        self._groups: list[tuple[Prompt, NDArray[np.int64]]] = []
         self._reach, self._every_row = 0, np.arange(0)
         self._scores_RH1T = np.zeros((0, heads, 1, 0), np.float32)
         self._bias_RT: Floats | None = None
@@ -46,14 +58,30 @@ class KVCache:
     def rows(self) -> int:
         return len(self._prompts_R)
 
+    def new_prompt(self, length: int) -> Prompt:
+        """A prompt whose keys and values are to be written next, those of every layer."""
+        self._forget_prompts()
+        self._arranged = False
+        prompt = Prompt(length)
+        self._prompts_S.append(ref(prompt))
+        self._layers_S2HPd = _with_room(self._layers_S2HPd, len(self._prompts_S), length, PROMPT_GROWTH)
+        return prompt
+
+    def write(self, prompt: Prompt, layer: int, key_HPd: Floats, value_HPd: Floats) -> None:
+        """A layer's keys and values of a prompt."""
+        room_2HPd = self._layers_S2HPd[layer][self._prompts_S.index(ref(prompt)), :, :, : prompt.length]
+        room_2HPd[0], room_2HPd[1] = key_HPd, value_HPd
+
     def add(self, prompt: Prompt) -> int:
         """A row that begins with the prompt; returns its number."""
+        self._arranged = False
         self._prompts_R.append(prompt)
         self._lengths_R = np.append(self._lengths_R, 0)
         return self.rows - 1
 
     def drop(self, row: int) -> int:
         """Forget a row. Returns the number of the row that has its number from now on: the last one."""
+        self._arranged = False
         last = self.rows - 1
         moved = self._prompts_R.pop()
         if row != last:
@@ -67,63 +95,101 @@ class KVCache:
 
     def begin_step(self) -> None:
         """Room for one more position of every row, before `attend` is called for each layer."""
-        self._reach, self._every_row = int(self._lengths_R.max()) + 1, np.arange(self.rows)
-        self._reserve()
-        together: dict[int, list[int]] = {}
-        for row, prompt in enumerate(self._prompts_R):
-            together.setdefault(id(prompt), []).append(row)
-        self._groups = [(self._prompts_R[rows[0]], np.array(rows)) for rows in together.values()]
-        longest = max(prompt.length for prompt in self._prompts_R)
-        # What no product writes into is masked, and stays 0 from layer to layer.
-        self._scores_RH1T = np.zeros((self.rows, self._heads, 1, longest + self._reach), np.float32)
+        if not self._arranged:
+            self._arrange()
+        self._reach = int(self._lengths_R.max()) + 1
+        self._layers_R2HCd = _with_room(self._layers_R2HCd, self.rows, self._reach, GROWTH)
+        longest, size = self._longest, self._longest + self._reach
+        self._scores_RH1T = np.empty((self.rows, self._heads, 1, size), np.float32)
         self._bias_RT = None
-        prompts_R = np.array([prompt.length for prompt in self._prompts_R])
-        if prompts_R.min() < longest or self._lengths_R.min() + 1 < self._reach:
-            place_T = np.arange(longest + self._reach)
-            beyond_RT = (place_T >= prompts_R[:, None]) & (place_T < longest)
+        if self._prompt_lengths_R.min() < longest or self._lengths_R.min() + 1 < self._reach:
+            place_T = np.arange(size)
+            beyond_RT = (place_T >= self._prompt_lengths_R[:, None]) & (place_T < longest)
             beyond_RT |= place_T - longest > self._lengths_R[:, None]
             self._bias_RT = np.where(beyond_RT, MASKED, np.float32(0))
 
     def attend(self, layer: int, qkv_RD: Floats) -> tuple[Floats, Floats]:
         """What each row's query finds, [R, H * d], and how much it looked where, [R, H, T], not yet divided by its sum
         and overwritten by the next call; queries come scaled."""
-        rows, heads, width = self.rows, self._heads, self._width
+        rows, heads, width, longest = self.rows, self._heads, self._width, self._longest
         cache_R2HCd, scores_RH1T = self._layers_R2HCd[layer], self._scores_RH1T
-        longest = scores_RH1T.shape[-1] - self._reach
-        query_RHd = qkv_RD[:, : heads * width].reshape(rows, heads, width)
-        new_R2Hd = qkv_RD[:, heads * width :].reshape(rows, 2, heads, width)
-        cache_R2HCd[self._every_row, :, :, self._lengths_R] = new_R2Hd
+        qkv_R3Hd = qkv_RD.reshape(rows, 3, heads, width)
+        query_RH1d = qkv_R3Hd[:, 0, :, None]
+        cache_R2HCd[self._every_row, :, :, self._lengths_R] = qkv_R3Hd[:, 1:]
         keys_RHCd, values_RHCd = cache_R2HCd[:rows, 0, :, : self._reach], cache_R2HCd[:rows, 1, :, : self._reach]
-        scores_RH1T[..., longest:] = query_RHd[:, :, None] @ keys_RHCd.swapaxes(2, 3)
-        for prompt, of_prompt_G in self._groups:
-            query_HGd = query_RHd[of_prompt_G].transpose(1, 0, 2)
-            scores_HGP = query_HGd @ prompt.keys_values[layer][0].swapaxes(1, 2)
-            scores_RH1T[of_prompt_G, :, 0, : prompt.length] = scores_HGP.transpose(1, 0, 2)
+        np.matmul(query_RH1d, keys_RHCd.swapaxes(2, 3), out=scores_RH1T[..., longest:])
+        prompts_S2HPd = self._layers_S2HPd[layer][: len(self._prompts_S), :, :, :longest]
+        keys_SHdP, values_SHPd = prompts_S2HPd[:, 0].swapaxes(2, 3), prompts_S2HPd[:, 1]
+        self._for_prompts(query_RH1d, keys_SHdP, scores_RH1T[..., :longest])
         if self._bias_RT is not None:
             scores_RH1T += self._bias_RT[:, None, None]
         # The reductions by their ufuncs: the methods of the same name take as long again to find those.
         scores_RH1T -= np.maximum.reduce(scores_RH1T, axis=-1, keepdims=True)
         np.exp(scores_RH1T, scores_RH1T)
-        found_RHd = (scores_RH1T[..., longest:] @ values_RHCd)[:, :, 0]
-        for prompt, of_prompt_G in self._groups:
-            seen_HGP = scores_RH1T[of_prompt_G, :, 0, : prompt.length].transpose(1, 0, 2)
-            found_RHd[of_prompt_G] += (seen_HGP @ prompt.keys_values[layer][1]).transpose(1, 0, 2)
-        found_RHd /= np.add.reduce(scores_RH1T, axis=-1)
-        return found_RHd.reshape(rows, heads * width), scores_RH1T[:, :, 0]
+        found_RH1d = scores_RH1T[..., longest:] @ values_RHCd
+        in_prompt_RH1d = np.empty_like(found_RH1d)
+        self._for_prompts(scores_RH1T[..., :longest], values_SHPd, in_prompt_RH1d)
+        found_RH1d += in_prompt_RH1d
+        found_RH1d /= np.add.reduce(scores_RH1T, axis=-1, keepdims=True)
+        return found_RH1d.reshape(rows, heads * width), scores_RH1T[:, :, 0]
 
     def end_step(self) -> None:
         """The new positions count from now on."""
         self._lengths_R += 1
 
-    def _reserve(self) -> None:
-        """Grow to all rows, and to the positions that the longest of them has in this step."""
-        had_rows, _, _, had, _ = self._layers_R2HCd[0].shape
-        if self.rows <= had_rows and self._reach <= had:
+    def _for_prompts(self, of_rows_RH1X: Floats, of_prompts_SHXY: Floats, out_RH1Y: Floats) -> None:
+        """The product of what every row has with what its prompt has."""
+        if self._members_SG is None or self._place_R is None:
+            np.matmul(of_rows_RH1X, of_prompts_SHXY, out=out_RH1Y)
             return
-        capacity = had if self._reach <= had else -(-self._reach // GROWTH) * GROWTH
-        room = had_rows if self.rows <= had_rows else max(self.rows, 2 * had_rows)
-        for number, old in enumerate(self._layers_R2HCd):
-            # Zeros: what no row has written yet is multiplied by a probability of 0, and must be a number.
-            new = np.zeros((room, 2, self._heads, capacity, self._width), np.float32)
-            new[:had_rows, :, :, :had] = old
-            self._layers_R2HCd[number] = new
+        together_SHGX = of_rows_RH1X[:, :, 0][self._members_SG].swapaxes(1, 2)
+        out_RH1Y[:, :, 0] = (together_SHGX @ of_prompts_SHXY).swapaxes(1, 2)[self._place_R]
+
+    def _arrange(self) -> None:
+        """Find who shares which prompt."""
+        self._forget_prompts()
+        self._arranged = True
+        self._every_row = np.arange(self.rows)
+        self._prompt_lengths_R = np.array([prompt.length for prompt in self._prompts_R])
+        self._longest = int(self._prompt_lengths_R.max())
+        number_of = {prompt: number for number, prompt in enumerate(self._prompts_S)}
+        members_S: list[list[int]] = [[] for _ in self._prompts_S]
+        number_R, among_R = np.zeros((2, self.rows), np.int64)
+        for row, prompt in enumerate(self._prompts_R):
+            number_R[row] = number = number_of[ref(prompt)]
+            among_R[row] = len(members_S[number])
+            members_S[number].append(row)
+        if members_S == [[row] for row in range(self.rows)]:
+            self._members_SG = self._place_R = None
+            return
+        most = max(map(len, members_S))
+        self._members_SG = np.array([members + [0] * (most - len(members)) for members in members_S])
+        self._place_R = number_R, among_R
+
+    def _forget_prompts(self) -> None:
+        """Move the last prompt into the place of one that nobody holds any more."""
+        for number in reversed(range(len(self._prompts_S))):
+            if self._prompts_S[number]() is None:
+                last = self._prompts_S.pop()
+                if number < len(self._prompts_S):
+                    self._prompts_S[number] = last
+                    for layer in self._layers_S2HPd:
+                        layer[number] = layer[len(self._prompts_S)]
+        if not self._prompts_S:
+            self._layers_S2HPd = [self._nothing] * len(self._layers_S2HPd)
+
+
+def _with_room(layers: Sequence[Floats], count: int, positions: int, growth: int) -> list[Floats]:
+    """For so many sequences of so many positions, with more to come; what was there stays."""
+    had_count, _, heads, had, width = layers[0].shape
+    if count <= had_count and positions <= had:
+        return list(layers)
+    capacity = had if positions <= had else -(-positions // growth) * growth
+    room = had_count if count <= had_count else max(count, 2 * had_count)
+    grown = []
+    for old in layers:
+        # Zeros: what nothing has written yet is multiplied by a probability of 0, and must be a number.
+        new = np.zeros((room, 2, heads, capacity, width), np.float32)
+        new[:had_count, :, :, :had] = old
+        grown.append(new)
+    return grown
