@@ -46,6 +46,7 @@ OPTIONS = ExportOptions
 
 def main(argv: list[str]) -> int:
     options = parse_options(ExportOptions, argv, command="export")
+    from myxtts.runtime.backend import import_tensorflow
     from myxtts.synthesis.voice import FILES, export_voice, find_voice, is_exported
 
     _refuse(options)
@@ -54,6 +55,7 @@ def main(argv: list[str]) -> int:
     replaced = options.replace and is_exported(options.out)
     if options.out.exists() and not replaced and (not options.out.is_dir() or any(options.out.iterdir())):
         raise UsageError(f"{options.out} exists and is not an empty folder", hint="name a new folder")
+    import_tensorflow()  # before anything else does, so that it is quiet
     print(f"Reading {folder}")
     if options.format == "litert":
         from myxtts.synthesis.litert.export import export_litert

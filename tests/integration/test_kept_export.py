@@ -14,6 +14,7 @@ from myxtts.synthesis.hallucinations import HallucinationChecks
 from myxtts.synthesis.litert.folder import MANIFEST_FILE
 from myxtts.synthesis.litert.model import LiteRTModel
 from myxtts.synthesis.opening import KEPT_EXPORT, open_voice
+from tests.processes import myxtts
 from tests.voice_maker import make_voice
 
 CHECKS = HallucinationChecks(retries=0)
@@ -41,6 +42,14 @@ def test_a_voice_is_exported_once_and_again_when_its_weights_change(tmp_path: Pa
     assert kept.stat().st_mtime_ns != written
     assert changed.voice.sha256 != first.voice.sha256
     assert len(changed.speak("Hello.", checks=CHECKS).wave)
+
+
+def test_an_export_writes_nothing_to_standard_error(tmp_path: Path) -> None:
+    folder = make_voice(tmp_path / "voice", PARTS)
+
+    result = myxtts("export", str(folder), str(tmp_path / "out"), "--format", "litert")
+
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_an_export_that_cannot_be_made_leaves_speaking_to_tensorflow(
