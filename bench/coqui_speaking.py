@@ -1,4 +1,4 @@
-"""Coqui's side of `bench.synth`: its own `Xtts.inference` and `inference_stream`, with random weights.
+"""Coqui's side of `bench.synth` and `bench.speak`: its own `Xtts.inference` and `inference_stream`, random weights.
 
 Runs in a Python that has coqui-tts and imports nothing of ours. One thread, f32. Tokens come ready-made, as many as
 ours reads; every text is spoken in the same number of codes. Weight norm is folded, which Coqui leaves to the user.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -72,6 +73,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = build(arguments)
     voice = torch.randn(1, LATENTS, arguments.width), torch.randn(1, 512, 1)
+    latents = torch.randn(1, arguments.codes, arguments.width)
     length = {"min_new_tokens": arguments.codes, "max_new_tokens": arguments.codes}
 
     def speak() -> None:
@@ -80,12 +82,27 @@ def main() -> None:
     def first_sound() -> None:
         next(model.inference_stream("text", "en", *voice, **length))
 
+    @torch.no_grad()
+    def generate() -> None:
+        text = torch.tensor([model.tokenizer.encode("text", lang="en")])
+        sampling = {"do_sample": True, "top_k": 50, "top_p": 0.85, "temperature": 0.75, "repetition_penalty": 10.0}
+        model.gpt.generate(voice[0], text, **sampling, **length)
+
+    @torch.no_grad()
+    def decode() -> None:
+        model.hifigan_decoder(latents, g=voice[1])
+
     def turn() -> dict[str, Any]:
-        figures: dict[str, Any] = {"speak_cpu_s": measured(speak)}
+        figures: dict[str, Any] = {
+            "speak_cpu_s": measured(speak),
+            "codes_per_cpu_s": arguments.codes / measured(generate),
+            "vocoder_cpu_s": measured(decode),
+        }
         try:
             figures["first_sound_cpu_s"] = measured(first_sound)
         except (AttributeError, TypeError, ValueError, RuntimeError) as error:
             figures["no_stream"] = f"{type(error).__name__}: {error}"[:200]
+        figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return figures
 
     turn()

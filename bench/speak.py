@@ -2,8 +2,8 @@
 
 Small size, random weights, which never stop by themselves: the length of every text is set. `mel` is a voice with a mel
 decoder, `hifigan` one as XTTS v2 is. Every side samples; ours checks and splits as users have it. Start-up is a budget:
-what each part of a process that says one sentence takes. Coqui's figures are its side of `bench.model` and
-`bench.synth`, measured here where it is installed and quoted otherwise.
+what each part of a process that says one sentence takes. Coqui's figures are measured in the same run where it is
+installed, and quoted otherwise.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def compare(arguments: argparse.Namespace, voices: Path) -> Report:
     theirs = [str(peer), str(HERE / "coqui_speaking.py"), *sizes, f"--codes={CODES}", f"--tokens={text_tokens()}"]
     commands: dict[str, list[str] | None] = {name: [*own, "--side", name] for name in SIDES}
     commands["coqui"] = theirs if peer else None
-    processes = {name: process_command(voices, name) for name in SIDES}
+    processes = {name: {kind: process_command(voices, kind, name) for kind in KINDS} for name in SIDES}
     made: dict[str, list[dict[str, Any]]] = {name: [] for name in (*commands, "budget")}
     with sides(commands) as living:
         others = Others()
@@ -66,8 +66,9 @@ def compare(arguments: argparse.Namespace, voices: Path) -> Report:
         for _ in range(1 if arguments.quick else max(5, arguments.rounds)):
             for name, side in living.items():
                 made[name].append(side.turn())
-            for name, command in processes.items():
-                made[name][-1] |= process_cost(command)
+            for name, commands_of in processes.items():
+                for kind, command in commands_of.items():
+                    made[name][-1] |= {f"{kind}_{what}": cost for what, cost in process_cost(command).items()}
             made["budget"].append(budget(voices))
         others_cores = others.cores()
     return Report(
@@ -80,7 +81,16 @@ def rows_of(made: dict[str, list[dict[str, Any]]]) -> list[Row]:
         return [one[what] / each for one in made.get(side, []) if what in one]
 
     seconds = CODES * CODE_SECONDS
-    speaking, sounding = figures("coqui", "speak_cpu_s", seconds), figures("coqui", "first_sound_cpu_s")
+
+    def theirs(what: str, otherwise: float, each: float = 1.0) -> dict[str, Any]:
+        measured = figures("coqui", what, each)
+        return {"peer": measured or [otherwise], "stored": not measured, "peer_name": "Coqui"}
+
+    generating = theirs("codes_per_cpu_s", STORED["generation"])
+    speaking = theirs("speak_cpu_s", STORED["text to wave"], seconds)
+    decoding = theirs("vocoder_cpu_s", STORED["hifigan"], seconds)
+    remembering = theirs("peak_mb", STORED["memory"])
+    sounding = figures("coqui", "first_sound_cpu_s")
     rows = []
     for side in SIDES:
         fastest, full = side == "int8", side == "f32"
@@ -89,27 +99,21 @@ def rows_of(made: dict[str, list[dict[str, Any]]]) -> list[Row]:
                 name=f"generation, {side}",
                 unit="codes per CPU-s",
                 ours=figures(side, "codes_per_cpu_s"),
-                peer=[STORED["generation"]],
-                stored=True,
-                peer_name="Coqui",
+                **generating,
                 target=at_least(7.5) if fastest else at_least(3.5) if full else None,
             ),
             Row(
                 name=f"text to wave with HiFi-GAN, {side}",
                 unit="CPU-s per audio second",
                 ours=figures(side, "hifigan_cpu_s", seconds),
-                peer=speaking or [STORED["text to wave"]],
-                stored=not speaking,
-                peer_name="Coqui",
+                **speaking,
                 target=at_most(0.12) if fastest else None,
             ),
             Row(
                 name=f"HiFi-GAN alone, {side}",
                 unit="CPU-s per audio second",
                 ours=figures(side, "vocoder_cpu_s", seconds),
-                peer=[STORED["hifigan"]],
-                stored=True,
-                peer_name="Coqui",
+                **decoding,
                 target=at_most(0.4) if fastest else None,
             ),
             Row(name=f"text to wave with a mel decoder, {side}", unit="CPU-s per audio second",
@@ -117,10 +121,12 @@ def rows_of(made: dict[str, list[dict[str, Any]]]) -> list[Row]:
             Row(name=f"first sound of a stream, mel decoder, {side}", unit="CPU-s",
                 ours=figures(side, "first_sound_cpu_s"), peer=sounding, peer_name="Coqui" if sounding else "",
                 target=at_most(0.15) if fastest and not sounding else None),
-            Row(name=f"myxtts synth, whole process, {side}", unit="CPU-s", ours=figures(side, "process_cpu_s"),
+            Row(name=f"myxtts synth, whole process, {side}", unit="CPU-s", ours=figures(side, "mel_process_cpu_s"),
                 target=at_most(1.2) if fastest else None),
-            Row(name=f"myxtts synth, most memory, {side}", unit="MB", ours=figures(side, "process_mb"),
-                peer=[STORED["memory"]], stored=True, peer_name="Coqui", target=at_most(0.45) if fastest else None),
+            Row(name=f"text to wave with a mel decoder, most memory, {side}", unit="MB",
+                ours=figures(side, "mel_process_mb"), **remembering),
+            Row(name=f"text to wave with HiFi-GAN, most memory, {side}", unit="MB",
+                ours=figures(side, "hifigan_process_mb"), **remembering, target=at_most(0.45) if fastest else None),
             Row(name=f"{AT_ONCE} texts at once, to codes, against one at a time, {side}", unit="times",
                 ours=figures(side, "generated_at_once")),
             Row(name=f"{AT_ONCE} texts at once, to waves, against one at a time, {side}", unit="times",
@@ -217,9 +223,9 @@ def timed(work: Callable[[], Any]) -> float:
     return time.process_time() - began
 
 
-def process_command(voices: Path, side: str) -> list[str]:
+def process_command(voices: Path, kind: str, side: str) -> list[str]:
     runtime = "tensorflow" if side == "tensorflow" else "litert"
-    voice = voices / f"mel-{side}"
+    voice = voices / f"{kind}-{side}"
     options = ["--voice", str(voice), "--runtime", runtime, "--no-hallucination-checks", "--out", str(voices / "a.wav")]
     return [sys.executable, "-m", "myxtts", "synth", SHORT, *options]
 

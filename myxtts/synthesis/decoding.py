@@ -30,6 +30,9 @@ from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave, WaveDec
 Gains = Mapping[str, Sequence[float]]
 """Of the postfilter, by the part that makes the mels: `VoiceManifest.postfilter`."""
 
+HIFIGAN_FRAMES = 512
+"""TensorFlow takes 1.3 MB for each frame of HiFi-GAN: at once, a sentence of 28 seconds would take 3.4 GB."""
+
 
 class TensorFlowDecoder(WaveDecoder, Protocol):
     """One over a model whose weights may change, as a model's in training do."""
@@ -58,7 +61,7 @@ class HiFiGANDecoder:
 
     def streaming(self, speaker_V: Any) -> StreamingHiFiGAN:
         """A decoder for latents that are still being generated."""
-        return StreamingHiFiGAN(self._run, speaker_V)
+        return StreamingHiFiGAN(self._run, speaker_V, most_frames=HIFIGAN_FRAMES)
 
     def set_postfilter(self, gains: Sequence[float] | None) -> None:
         """Its waves are not filtered."""

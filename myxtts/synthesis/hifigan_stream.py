@@ -21,8 +21,9 @@ Run = Callable[[Floats, Floats], Floats]
 class StreamingHiFiGAN:
     """Decodes each part of the latents together with its receptive field: the parts make up the whole."""
 
-    def __init__(self, run: Run, speaker_V: Any) -> None:
-        self._run = run
+    def __init__(self, run: Run, speaker_V: Any, *, most_frames: int) -> None:
+        """No part has more than `most_frames`, beside its receptive field: memory grows with the length of a part."""
+        self._run, self._most_frames = run, most_frames
         self._speaker_1V = np.asarray(speaker_V, np.float32)[None]
         self._latents: list[Floats] = []
         self._decoded_frames = 0
@@ -35,13 +36,16 @@ class StreamingHiFiGAN:
         # Between the last two latents, and behind them, frames wait for the next latent.
         known = len(frames_TD) if last else frames_of_latents(max(0, len(known_ND) - 1))
         end = known if last else known - REACH_FRAMES
-        if end <= self._decoded_frames:
-            return np.zeros(0, np.float32)
-        begin = max(0, self._decoded_frames - REACH_FRAMES)
-        wave_S = self._run(np.ascontiguousarray(frames_TD[None, begin:known]), self._speaker_1V)
-        part = wave_S[(self._decoded_frames - begin) * HOP_SAMPLES : (end - begin) * HOP_SAMPLES]
-        self._decoded_frames = end
-        return np.asarray(part, np.float32)
+        parts = [np.zeros(0, np.float32)]
+        while self._decoded_frames < end:
+            left = end - self._decoded_frames
+            # About as long each: a short one at the end would be mostly receptive field.
+            part_end = self._decoded_frames + -(-left // -(-left // self._most_frames))
+            begin, seen = max(0, self._decoded_frames - REACH_FRAMES), min(known, part_end + REACH_FRAMES)
+            wave_S = self._run(np.ascontiguousarray(frames_TD[None, begin:seen]), self._speaker_1V)
+            parts.append(wave_S[(self._decoded_frames - begin) * HOP_SAMPLES : (part_end - begin) * HOP_SAMPLES])
+            self._decoded_frames = part_end
+        return np.concatenate(parts)
 
 
 def to_output_rate(latents_ND: Floats) -> Floats:

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from myxtts.config.model import ModelConfig
 from myxtts.models.hifigan import Conv, HiFiGAN, samples_of, to_output_rate
+from myxtts.models.hifigan_sizes import REACH_FRAMES
+from myxtts.synthesis.hifigan_stream import StreamingHiFiGAN
 
 CONFIG = ModelConfig(model_size="tiny", gpt_width=16, gpt_heads=2, decoder_width=32, speaker_width=8)
 
@@ -23,6 +25,30 @@ def test_a_wave_has_the_samples_that_are_promised(latents: int) -> None:
     assert samples_of(latents) == int(samples_of(tf.constant(latents)))
     # 1024 samples at 22.05 kHz for each latent, at 24 kHz; the last frame is cut.
     assert abs(samples_of(latents) - latents * 1024 * 24000 / 22050) < 256
+
+
+@pytest.mark.parametrize("most_frames", [23, 60, 1000])
+@pytest.mark.parametrize("last_latents", [0, 5])
+def test_a_wave_in_parts_has_the_samples_of_the_whole(most_frames: int, last_latents: int) -> None:
+    decoder = HiFiGAN(CONFIG)
+    decoder.build()
+    rng = np.random.default_rng(0)
+    latents_ND, speaker_V = rng.standard_normal((27, 16), np.float32), rng.standard_normal(8, np.float32)
+    seen = []
+
+    def run(frames_1TD: np.ndarray, speaker_1V: np.ndarray) -> np.ndarray:
+        seen.append(frames_1TD.shape[1])
+        return decoder.from_frames(tf.constant(frames_1TD), tf.constant(speaker_1V))[0].numpy()
+
+    streaming = StreamingHiFiGAN(run, speaker_V, most_frames=most_frames)
+    cut = 27 - last_latents
+    parts = [streaming.add(latents_ND[:cut], last=not last_latents)]
+    if last_latents:
+        parts.append(streaming.add(latents_ND[cut:], last=True))
+
+    whole_S = decoder(latents_ND[None], speaker_V[None])[0].numpy()
+    np.testing.assert_allclose(np.concatenate(parts), whole_S, atol=2e-6)
+    assert max(seen) <= most_frames + 2 * REACH_FRAMES
 
 
 def test_a_constant_stays_constant_at_the_output_rate() -> None:

@@ -27,6 +27,9 @@ from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave, WaveDec
 
 Floats = NDArray[np.float32]
 
+HIFIGAN_FRAMES = 128
+"""LiteRT takes 0.9 MB for each frame of HiFi-GAN: 170 MB for these, and 2.4 GB for a sentence of 28 seconds at once."""
+
 
 class LiteRTMelDecoder:
     """Codes to mel by the DVAE's decoder or the mel decoder, and a vocoder without weights."""
@@ -93,7 +96,7 @@ class LiteRTHiFiGAN:
 
     def streaming(self, speaker_V: Floats | None) -> StreamingHiFiGAN:
         """A decoder for latents that are still being generated."""
-        return StreamingHiFiGAN(self._run, speaker_V)
+        return StreamingHiFiGAN(self._run, speaker_V, most_frames=HIFIGAN_FRAMES)
 
     def _run(self, frames_1TD: Floats, speaker_1V: Floats) -> Floats:
         [wave_1S] = self._network(frames_1TD, speaker_1V)
