@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 JOINS_A_STEP = 2
 """Texts that may join between two steps: a prefill takes as long as several steps, and the others wait for it."""
+MOST_ROWS = 32
+"""Texts that are stepped together: the keys and values of more fit in no CPU's cache, and each code takes longer."""
 LOOK_S = 0.1
 """How often a request that waits for codes looks whether its client is still there."""
 
@@ -131,7 +133,7 @@ class BatchedGeneration:
 
     def _take_in(self, batch: Batch) -> bool:
         """Let texts join; waits where there is nothing to step. False at the end."""
-        for _ in range(JOINS_A_STEP):
+        for _ in range(min(JOINS_A_STEP, MOST_ROWS - len(self._rows))):
             try:
                 text = self._waiting.get(block=not self._rows)
             except queue.Empty:

@@ -127,6 +127,10 @@ class DecodeBatch:
             moved = self._cache.drop(slot)
             for other in self._rows.values():
                 other.slots = [slot if own == moved else own for own in other.slots]
+        if not self._rows:
+            # The cache has grown to the most and the longest rows that there were at once.
+            self._cache = self._gpt.new_cache()
+            self._prompts.clear()
 
     def step(self) -> list[RowStep]:
         """The next code of every row, in the order in which they joined; empty where there are no rows."""

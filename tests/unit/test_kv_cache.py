@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -122,3 +123,25 @@ def test_candidates_of_one_text_are_prefilled_once_and_leave_nothing_behind(guid
     gc.collect()
 
     assert not batch._prompts
+
+
+def test_an_empty_batch_gives_its_memory_back_and_goes_on() -> None:
+    synthesizer = open_voice(BASE)
+    text = Text(synthesizer.latents().latents_LD, synthesizer.voice.tokenizer.encode("One two three.", "en"), seed=5)
+    batch = synthesizer.model.new_batch()
+
+    def generated(rows: int) -> list[int]:
+        first = [batch.join(text) for _ in range(rows)][0]
+        made = []
+        while batch.rows:
+            made += [step.code for step in batch.step() if step.row == first]
+        return made
+
+    codes = generated(1)
+    tracemalloc.start()
+    try:
+        assert generated(8) == codes
+        assert tracemalloc.get_traced_memory()[0] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert generated(1) == codes

@@ -17,7 +17,7 @@ import soundfile
 
 from myxtts.errors import ConfigError
 from myxtts.serving.admission import Admission
-from myxtts.serving.batching import BatchedGeneration
+from myxtts.serving.batching import MOST_ROWS, BatchedGeneration
 from myxtts.serving.encoding import MEDIA_TYPES, RATE, AudioEncoder
 from myxtts.serving.errors import RequestError
 from myxtts.serving.keys import add_key, read_keys
@@ -317,6 +317,22 @@ def test_texts_of_several_requests_share_the_steps_and_one_that_fails_disturbs_n
 
     expected: dict[int, object] = {tokens: [100 * tokens + place for place in range(tokens)] for tokens in (5, 8, 2)}
     assert found == {**expected, 13: "13 tokens"}
+
+
+def test_more_texts_than_a_batch_takes_wait_and_all_are_made() -> None:
+    batch = CountingBatch()
+    batch.hold.set()
+    generation = BatchedGeneration(lambda: batch, aligned=False, check=lambda: None)
+    many = 3 * MOST_ROWS
+
+    made = generation.generate(
+        TextBatch(np.zeros((1, 1, 2)), np.zeros((many, 200), int), [200] * many, seeds=range(0, 1000 * many, 1000))
+    )
+    generation.close()
+
+    assert made.codes_BN[:, 0].tolist() == list(range(0, 1000 * many, 1000))
+    assert made.lengths_B.tolist() == [200] * many
+    assert batch.most_rows == MOST_ROWS
 
 
 def test_a_stream_comes_in_chunks_and_a_row_whose_request_stops_leaves_the_batch() -> None:

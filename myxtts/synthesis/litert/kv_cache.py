@@ -64,7 +64,7 @@ class KVCache:
         self._arranged = False
         prompt = Prompt(length)
         self._prompts_S.append(ref(prompt))
-        self._layers_S2HPd = _with_room(self._layers_S2HPd, len(self._prompts_S), length, PROMPT_GROWTH)
+        _make_room(self._layers_S2HPd, len(self._prompts_S), length, PROMPT_GROWTH)
         return prompt
 
     def write(self, prompt: Prompt, layer: int, key_HPd: Floats, value_HPd: Floats) -> None:
@@ -98,7 +98,7 @@ class KVCache:
         if not self._arranged:
             self._arrange()
         self._reach = int(self._lengths_R.max()) + 1
-        self._layers_R2HCd = _with_room(self._layers_R2HCd, self.rows, self._reach, GROWTH)
+        _make_room(self._layers_R2HCd, self.rows, self._reach, GROWTH)
         longest, size = self._longest, self._longest + self._reach
         self._scores_RH1T = np.empty((self.rows, self._heads, 1, size), np.float32)
         self._bias_RT = None
@@ -179,17 +179,15 @@ class KVCache:
             self._layers_S2HPd = [self._nothing] * len(self._layers_S2HPd)
 
 
-def _with_room(layers: Sequence[Floats], count: int, positions: int, growth: int) -> list[Floats]:
+def _make_room(layers: list[Floats], count: int, positions: int, growth: int) -> None:
     """For so many sequences of so many positions, with more to come; what was there stays."""
     had_count, _, heads, had, width = layers[0].shape
     if count <= had_count and positions <= had:
-        return list(layers)
+        return
     capacity = had if positions <= had else -(-positions // growth) * growth
     room = had_count if count <= had_count else max(count, 2 * had_count)
-    grown = []
-    for old in layers:
-        # Zeros: what nothing has written yet is multiplied by a probability of 0, and must be a number.
-        new = np.zeros((room, 2, heads, capacity, width), np.float32)
-        new[:had_count, :, :, :had] = old
-        grown.append(new)
-    return grown
+    for number, old in enumerate(layers):
+        # Zeros: what nothing has written yet is multiplied by a probability of 0, and must be a number. They take no
+        # memory before they are written, so that at most one layer is there twice.
+        layers[number] = np.zeros((room, 2, heads, capacity, width), np.float32)
+        layers[number][:had_count, :, :, :had] = old
