@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,32 @@ def blocks(page: Path) -> list[Block]:
 def prose(page: Path) -> str:
     """The page without its fenced blocks."""
     return re.sub(r"^```.*?^```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+
+
+def turned_lists(page: Path) -> list[str]:
+    """Places of a right-to-left page where what stands before a comma is shown on the wrong side of it.
+
+    Between two words from left to right, and before a digit behind one, a comma takes their direction, if no mark
+    (U+200F) gives it the page's. One behind a bracket takes what the brackets hold, which is looked at for itself.
+    """
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"<[^>]*>", "", _LINK.sub("]", text))
+    found = []
+    for paragraph in re.split(r"\n|(?<=\s)\|(?=\s)", text):
+        outside = re.sub(r"`[^`]*`", lambda code: "a" * len(code[0]), paragraph)
+        for comma in re.finditer(r"(?<!\))[،؛:]", outside):
+            before, after = outside[: comma.start()], outside[comma.end() :]
+            # A digit has no direction of its own, but that of the word before it.
+            left = next((way for way in map(_direction, reversed(before)) if way in ("left", "right")), "right")
+            right = next(filter(None, map(_direction, after)), "right")
+            if left == "left" and right in ("left", "digit"):
+                found.append(paragraph[max(0, comma.start() - 30) : comma.end() + 30])
+    return found
+
+
+def _direction(letter: str) -> str:
+    ways = {"L": "left", "R": "right", "AL": "right", "EN": "digit"}
+    return ways.get(unicodedata.bidirectional(letter), "")
 
 
 def our_command(words: list[str]) -> tuple[str, list[str]] | None:

@@ -30,6 +30,7 @@ from tests.guides import (
     our_command,
     table_below,
     tree_paths,
+    turned_lists,
 )
 from tests.processes import ROOT
 from tests.serving import spoken_noise
@@ -169,6 +170,11 @@ def test_a_persian_page_has_the_commands_of_its_english_one(page: Path) -> None:
 
     assert commands(page) == commands(english)
     assert symptoms(page) == symptoms(english)
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_no_list_of_a_persian_page_is_turned_round(page: Path) -> None:
+    assert turned_lists(page) == []
 
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)

@@ -9,7 +9,6 @@ T both, d head width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from weakref import ref
 
 import numpy as np
