@@ -27,8 +27,8 @@ from myxtts.synthesis.speech_model import CheckedCodes, SpokenMel, Wave, WaveDec
 
 Floats = NDArray[np.float32]
 
-HIFIGAN_FRAMES = 128
-"""LiteRT takes 0.9 MB for each frame of HiFi-GAN: 170 MB for these, and 2.4 GB for a sentence of 28 seconds at once."""
+HIFIGAN_FRAMES = 96
+"""LiteRT takes 0.9 MB for each frame of HiFi-GAN: at once, a sentence of 28 seconds would take 2.4 GB."""
 
 
 class LiteRTMelDecoder:
