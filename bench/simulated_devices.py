@@ -102,8 +102,9 @@ def check(*, rounds: int, quick: bool) -> tuple[Phases, list[Row]]:
 
 
 def _make_devices() -> None:
-    import tensorflow as tf
+    from myxtts.runtime.backend import import_tensorflow
 
+    tf = import_tensorflow()  # before anything else does, so that it is quiet
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * DEVICES
     )
