@@ -23,6 +23,8 @@ from myxtts.runtime.plan import DevicePlan
 from myxtts.runtime.precision import Precision
 from myxtts.training.memory_estimate import largest_batch
 from myxtts.training.recipes import length_of, stages_to_run
+from myxtts.training.run import refuse_what_cannot_go_on
+from myxtts.training.run_folder import RunFolder
 from myxtts.training.time_estimate import batches_of, cpu_seconds, measured_speed
 
 _MOST_OPENED = 300
@@ -40,9 +42,18 @@ class Corpus:
     """Of those that were opened."""
 
 
-def dry_run_lines(config: XTTSConfig, plan: DevicePlan, precision: Precision, inventory: Inventory) -> Iterator[str]:
-    """The device plan, the memory estimate, the chosen settings, and the summary; first the corpus is looked at."""
-    corpus = None if config.data.train_data is None else look_at(config.data.train_data, config)
+def dry_run_lines(
+    config: XTTSConfig, plan: DevicePlan, precision: Precision, inventory: Inventory, *, fresh: bool
+) -> Iterator[str]:
+    """The device plan, the memory estimate, the chosen settings, and the summary.
+
+    With a corpus, first it and the run's folder are looked at: raises where no clip can be read, and where the run that
+    is there cannot go on so.
+    """
+    folder, corpus = RunFolder(config.training.run_dir, config.training.checkpoint_dir), None
+    if config.data.train_data is not None:
+        refuse_what_cannot_go_on(config, folder, fresh)
+        corpus = look_at(config.data.train_data, config)
     data_devices = ", ".join(role.label for role in plan.producers or plan.models[:1])
     yield f"Plan: {plan.mode} mode"
     yield f"   data on {data_devices}"
@@ -56,6 +67,9 @@ def dry_run_lines(config: XTTSConfig, plan: DevicePlan, precision: Precision, in
     yield from settings_lines(config)
     yield ""
     yield "Summary (nothing was trained):"
+    if corpus is not None:
+        there = "a new one" if not folder.has_saved() else "moved aside for a new one" if fresh else "goes on"
+        yield f"   run: {folder.path}, {there}"
     yield from (f"   {line}" for line in summary(config, plan, precision, inventory, corpus))
 
 

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         from myxtts.cli.dry_run import dry_run_lines
 
-        for line in dry_run_lines(config, plan, precision, inventory):
+        for line in dry_run_lines(config, plan, precision, inventory, fresh=options.fresh):
             print(escaped(line))
         return 0
     _refuse_without_data(config)

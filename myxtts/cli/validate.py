@@ -245,7 +245,7 @@ class DualPipelineCheck:
         flags = f"--data-gpu {self._data_gpu} --model-gpu {self._model_gpu}"
         if self._inventory.simulated:
             yield "CPU devices stood for the GPUs: no real GPU was checked."
-            flags += f" --simulate-gpus {len(self._inventory)}"
+            flags += f" --simulate-gpus {len(self._inventory)} --model-size tiny"
         yield f"Next: python train_main.py --train-data MY_FOLDER {flags}"
 
     def _learn(self, batch: Any, stage: Stage) -> float:

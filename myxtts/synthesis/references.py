@@ -62,7 +62,10 @@ Reference = str | Path | VoiceLatents | np.ndarray
 def as_list(reference: Reference | Sequence[Reference] | None) -> list[Reference]:
     if reference is None:
         return []
-    return [reference] if isinstance(reference, (str, Path, np.ndarray, VoiceLatents)) else list(reference)
+    given = [reference] if isinstance(reference, (str, Path, np.ndarray, VoiceLatents)) else list(reference)
+    if not given:
+        raise SynthesisError("the list of reference clips is empty", hint="give at least one, or leave `reference` out")
+    return given
 
 
 def saved_latents(given: Sequence[Reference]) -> VoiceLatents | Path | None:

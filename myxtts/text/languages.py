@@ -71,7 +71,7 @@ AUTO = "auto"
 """In the place of a code: each clip of a corpus has the language that its text is in (`myxtts.text.guessing`)."""
 
 _BY_CODE = {language.code: language for language in LANGUAGES}
-_ALIASES = {"zh": "zh-cn", "cmn": "zh-cn", "per": "fa", "fas": "fa"}
+_ALIASES = {"zh": "zh-cn", "cmn": "zh-cn", "per": "fa", "fas": "fa", "farsi": "fa", "persian": "fa"}
 
 
 def find_language(code: str) -> Language:

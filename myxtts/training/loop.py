@@ -189,7 +189,7 @@ class StageLoop:
         folder, prepared = self.folder.checkpoints(self.spec.name), self.data.train.prepared
         checkpoint = load_latest(folder)
         if checkpoint is not None:
-            refuse_other_corpus(checkpoint.state, prepared, self.spec, folder)
+            refuse_other_corpus(checkpoint.state, prepared, self.spec, self.config.data.train_data, folder)
             refuse_other_configuration(checkpoint.state["config"], self.config, folder)
             self.trainer.restore(checkpoint)
             source.set_state(place_in_plan(checkpoint.state["data"], source.get_state()))

@@ -98,7 +98,7 @@ def held_folder(config: XTTSConfig, fresh: bool) -> Iterator[RunFolder]:
     """The folder of a run that can begin or go on in it, held against other runs."""
     folder = RunFolder(config.training.run_dir, config.training.checkpoint_dir)
     with folder.lock():
-        _refuse_what_cannot_go_on(config, folder, fresh)
+        refuse_what_cannot_go_on(config, folder, fresh)
         yield folder
 
 
@@ -147,7 +147,7 @@ def run_here(
         return run_and_record_end(run.whole, events, folder) if writes else run.whole()
 
 
-def _refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
+def refuse_what_cannot_go_on(config: XTTSConfig, folder: RunFolder, fresh: bool) -> None:
     """Other settings than the run began with, its checkpoints elsewhere, or a stage without what it stands on."""
     if folder.has_saved() and not fresh:
         refuse_other_configuration(_without_vocabulary(folder.saved_settings()), config, folder.path)

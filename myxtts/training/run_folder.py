@@ -208,16 +208,31 @@ def _shown(value: object) -> str:
     return "the default" if value is None else repr(value)
 
 
-def corpus_marks(prepared: PreparedCorpus) -> dict[str, str]:
+def corpus_marks(prepared: PreparedCorpus) -> dict[str, str | None]:
     """What a checkpoint keeps of the corpus that its weights learnt from."""
-    return {"corpus": prepared.fingerprint, "vocabulary": _vocabulary_digest(prepared.tokenizer)}
+    return {
+        "corpus": prepared.fingerprint,
+        "clips": prepared.clip_list,
+        "vocabulary": _vocabulary_digest(prepared.tokenizer),
+    }
 
 
-def refuse_other_corpus(saved: Mapping[str, Any], prepared: PreparedCorpus, spec: StageSpec, where: Path) -> None:
-    """Text weights know tokens by number, so the vocabulary must be the same where the stage reads texts; other clips
-    are only said. Checkpoints without marks are taken as they are.
+def refuse_other_corpus(
+    saved: Mapping[str, Any], prepared: PreparedCorpus, spec: StageSpec, train_data: str | None, where: Path
+) -> None:
+    """Other clips in a folder of another name are another corpus; in the same folder clips come and go, which is only
+    said. Text weights know tokens by number, so the vocabulary must be the same where the stage reads texts.
+    Checkpoints without marks are taken as they are.
     """
     now = corpus_marks(prepared)
+    began_on = saved.get("config", {}).get("data", {}).get("train_data")
+    renamed = began_on and train_data and Path(began_on).name != Path(train_data).name
+    if renamed and saved.get("clips", now["clips"]) != now["clips"]:
+        raise CheckpointError(
+            f"{where} was trained on {began_on}, and --train-data is {train_data}",
+            hint="choose another --run-dir, or start over with --fresh; to teach this voice the new recordings, "
+            "name its run with --init-from and choose another --run-dir",
+        )
     if spec.features.text and saved.get("vocabulary", now["vocabulary"]) != now["vocabulary"]:
         raise _other_vocabulary(where)
     if saved.get("corpus", now["corpus"]) != now["corpus"]:

@@ -25,14 +25,19 @@ _MEASURED_S = 0.3
 
 
 def measured_speed() -> float:
-    """Operations of a CPU-second, by multiplying matrices for a third of one; other load changes little."""
+    """Operations of a CPU-second, by multiplying matrices for a third of one.
+
+    By the fastest tenth of the products: where other processes hold a core, the library's threads spin as they wait for
+    each other, which counts as CPU time.
+    """
     matrix = np.ones((_SIDE, _SIDE), np.float32)
     matrix @ matrix  # starts the library's threads
-    began, rounds = time.process_time(), 0
-    while (spent := time.process_time() - began) < _MEASURED_S:
+    took_s: list[float] = []
+    while sum(took_s) < _MEASURED_S:
+        began = time.process_time()
         matrix @ matrix
-        rounds += 1
-    return 2 * _SIDE**3 * rounds / spent
+        took_s.append(time.process_time() - began)
+    return 2 * _SIDE**3 / sorted(took_s)[len(took_s) // 10]
 
 
 def batches_of(config: XTTSConfig, spec: StageSpec, clips: int, seconds: float) -> int:

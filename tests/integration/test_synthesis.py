@@ -199,6 +199,8 @@ def test_a_saved_voice_speaks_as_its_reference_does(synthesizer: Synthesizer, tm
     assert np.array_equal(by_clips, by_file)
     with pytest.raises(SynthesisError, match="cannot be mixed"):
         synthesizer.latents([clips[0], tmp_path / "mine.safetensors"])
+    with pytest.raises(SynthesisError, match="list of reference clips is empty"):
+        synthesizer.latents([])
 
 
 def test_speakers_of_the_voice_sound_different(synthesizer: Synthesizer) -> None:

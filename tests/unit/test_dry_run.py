@@ -19,6 +19,12 @@ from myxtts.training.time_estimate import cpu_seconds
 from tests.corpus_maker import make_ljspeech
 
 
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a run of the developer's own in runs/default."""
+    monkeypatch.chdir(tmp_path)
+
+
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
     assert main(["train", "--dry-run", "--model-size", "tiny", *arguments]) == code
     written = capsys.readouterr()
@@ -33,6 +39,7 @@ def test_the_summary_has_clips_hours_parameters_steps_time_and_memory(
     summary = shown(capsys, "--train-data", str(corpus)).partition("Summary")[2]
 
     for found in (
+        r"run: runs/default, a new one",
         r"corpus: 6 clips, 0\.0\d hours",
         r"parameters: [\d,]{9,}",
         r"codec: [\d,]+ steps, about [\d:]+",
@@ -92,6 +99,19 @@ def test_no_time_is_told_where_none_was_measured() -> None:
     config = XTTSConfig(model_size="small")
 
     assert cpu_seconds(config, stages_to_run(config)[-1], 100, 3.0, 1e11) is None
+
+
+def test_a_run_that_is_there_goes_on_or_is_refused_as_training_would_refuse_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = ("--train-data", str(make_ljspeech(tmp_path / "corpus", 2)))
+    run = tmp_path / "runs" / "default"
+    (run / "checkpoints" / "codec" / "step-00000001").mkdir(parents=True)
+    XTTSConfig(model_size="tiny").to_yaml(run / "config.yaml")
+
+    assert "run: runs/default, goes on" in shown(capsys, *corpus)
+    assert "runs/default was started with other settings" in shown(capsys, *corpus, "--batch-size", "3", code=1)
+    assert "run: runs/default, moved aside for a new one" in shown(capsys, *corpus, "--batch-size", "3", "--fresh")
 
 
 @pytest.mark.parametrize(

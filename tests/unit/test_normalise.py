@@ -123,7 +123,8 @@ def test_every_language_has_its_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "code"), [("EN", "en"), ("en-US", "en"), ("fa_IR", "fa"), ("zh", "zh-cn"), ("pt-BR", "pt")]
+    ("written", "code"),
+    [("EN", "en"), ("en-US", "en"), ("fa_IR", "fa"), ("zh", "zh-cn"), ("pt-BR", "pt"), ("Farsi", "fa")],
 )
 def test_language_codes_are_understood_as_people_write_them(written: str, code: str) -> None:
     assert find_language(written).code == code

@@ -135,16 +135,31 @@ def test_a_run_goes_on_only_with_the_vocabulary_that_its_text_weights_know(
     marks = corpus_marks(before)
 
     with pytest.raises(CheckpointError, match="another vocabulary than this corpus gives") as caught:
-        refuse_other_corpus(marks, other, GPT, tmp_path)
+        refuse_other_corpus(marks, other, GPT, "a", tmp_path)
     assert "--init-from" in caught.value.hint
-    refuse_other_corpus(marks, before, GPT, tmp_path)
+    refuse_other_corpus(marks, before, GPT, "a", tmp_path)
     assert not caplog.text, "the same corpus is nothing to speak of"
 
-    refuse_other_corpus(marks, moved, GPT, tmp_path)
+    refuse_other_corpus(marks, moved, GPT, "b", tmp_path)
     assert "The corpus is not as it was" in caplog.text
     assert "other clips are held out" in caplog.text
-    refuse_other_corpus(marks, other, CODEC, tmp_path)
-    refuse_other_corpus({"step": 3}, other, GPT, tmp_path)  # as an earlier version wrote it
+    refuse_other_corpus(marks, other, CODEC, "a", tmp_path)
+    refuse_other_corpus({"step": 3}, other, GPT, "a", tmp_path)  # as an earlier version wrote it
+
+
+def test_a_run_does_not_go_on_with_another_corpus_where_clips_may_come_and_go(tmp_path: Path) -> None:
+    lines = ["clip_0|abc", "clip_1|abd"]
+    before = prepare(make_ljspeech(tmp_path / "a", 2, lines=lines), settings(tmp_path / "cache"), workers=1)
+    moved = prepare(make_ljspeech(tmp_path / "b", 2, lines=lines), settings(tmp_path / "cache"), workers=1)
+    other = prepare(make_ljspeech(tmp_path / "c", 2, lines=lines[:1]), settings(tmp_path / "cache"), workers=1)
+    saved = {**corpus_marks(before), "config": {"data": {"train_data": str(tmp_path / "a")}}}
+
+    refuse_other_corpus(saved, moved, CODEC, "b", tmp_path / "run")
+    refuse_other_corpus(saved, other, CODEC, "elsewhere/a", tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"run was trained on .*a, and --train-data is c") as caught:
+        refuse_other_corpus(saved, other, CODEC, "c", tmp_path / "run")
+    assert "--init-from" in caught.value.hint
+    assert "--fresh" in caught.value.hint
 
 
 def test_a_setting_that_was_left_out_is_called_the_default(tmp_path: Path) -> None:

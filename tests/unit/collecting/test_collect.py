@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,15 @@ import soundfile
 from myxtts.cli.collect import main
 from myxtts.collecting.recognisers import find_recogniser
 from myxtts.data.corpora import list_corpus
-from myxtts.errors import ConfigError, DataError, MetricError, MissingDependencyError, OutputError, UsageError
+from myxtts.errors import (
+    ConfigError,
+    DataError,
+    MetricError,
+    MissingDependencyError,
+    OutputError,
+    UsageError,
+    how_to_install,
+)
 from tests.processes import ROOT
 from tests.recording_maker import RATE, recording
 
@@ -206,7 +215,7 @@ def test_without_a_recogniser_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     for name, hint in (
-        ("moonshine", r"\.\[eval\].*--script"),
+        ("moonshine", re.escape(how_to_install("eval")) + ".*--script"),
         ("faster-whisper:MODEL", "pip install .*faster-whisper"),
     ):
         with pytest.raises(MissingDependencyError, match=hint):

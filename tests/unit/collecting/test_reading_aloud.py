@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from myxtts.cli.record import main
 from myxtts.collecting.reading_aloud import builtin_sentences, meter, record_sentences
 from myxtts.data.collected import opened
 from myxtts.data.corpora import list_corpus
-from myxtts.errors import MissingDependencyError, UsageError
+from myxtts.errors import MissingDependencyError, UsageError, how_to_install
 from tests.recording_maker import RATE, recording
 
 GOOD = recording([2], [1, 1])
@@ -112,7 +113,7 @@ def test_the_meter_shows_the_level(tmp_path: Path) -> None:
 def test_without_sounddevice_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
 
-    with pytest.raises(MissingDependencyError, match=r"\.\[record\]"):
+    with pytest.raises(MissingDependencyError, match=re.escape(how_to_install("record"))):
         main(["--out", str(tmp_path / "out"), "--speaker", "anna"])
 
 
