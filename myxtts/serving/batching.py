@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 JOINS_A_STEP = 2
 """Texts that may join between two steps: a prefill takes as long as several steps, and the others wait for it."""
-MOST_ROWS = 32
-"""Texts that are stepped together: the keys and values of more fit in no CPU's cache, and each code takes longer."""
+MOST_ROWS = 16
+"""Texts that are stepped together: the keys and values of more fit in no cache, and each code takes longer."""
 LOOK_S = 0.1
 """How often a request that waits for codes looks whether its client is still there."""
 
