@@ -55,8 +55,8 @@ def report_lines(report: dict[str, Any], refused_path: str) -> list[str]:
     lines = [
         f"kept {report['clips']} clips, {report['hours']:.2f} hours ({report['format']})",
         f"length {low:g} to {high:g} s, mean {mean:g} s",
-        f"{len(report['speakers'])} speaker(s): {_first(report['speakers'])}",
-        f"language(s): {_first(report['languages'])}",
+        f"speakers: {len(report['speakers'])}: {_first(report['speakers'])}",
+        f"languages: {_first(report['languages'])}",
     ]
     histogram = {int(second): count for second, count in report["length_histogram_seconds"].items()}
     most = max(histogram.values(), default=1)

@@ -101,6 +101,6 @@ def _starving(figures: WindowFigures) -> tuple[str, str]:
 def _shared_device(figures: WindowFigures) -> str:
     share = figures.phase("process").busy
     sentence = f"device {percent(figures.model_busy)} busy, {percent(share)} of the time with data work"
-    if share > 0.25:
+    if share > 0.25 and not figures.data_devices[0].startswith("/CPU"):
         sentence += " that a second GPU could take over (--data-gpu, --model-gpu)"
     return sentence

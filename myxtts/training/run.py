@@ -82,6 +82,7 @@ def run_training(config: XTTSConfig, plan: DevicePlan, *, fresh: bool, live_cons
             run_here(config, plan, stop, team=team)
         return 0
     with held_folder(config, fresh) as folder:
+        logger.info("Loading TensorFlow")
         import_tensorflow()  # names the extra where it is missing, before an earlier run is moved aside
         begin(folder, fresh)
         with (
