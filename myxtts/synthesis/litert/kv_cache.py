@@ -151,11 +151,11 @@ class KVCache:
         self._every_row = np.arange(self.rows)
         self._prompt_lengths_R = np.array([prompt.length for prompt in self._prompts_R])
         self._longest = int(self._prompt_lengths_R.max())
-        number_of = {prompt: number for number, prompt in enumerate(self._prompts_S)}
+        number_of = {id(held()): number for number, held in enumerate(self._prompts_S)}
         members_S: list[list[int]] = [[] for _ in self._prompts_S]
         number_R, among_R = np.zeros((2, self.rows), np.int64)
         for row, prompt in enumerate(self._prompts_R):
-            number_R[row] = number = number_of[ref(prompt)]
+            number_R[row] = number = number_of[id(prompt)]
             among_R[row] = len(members_S[number])
             members_S[number].append(row)
         if members_S == [[row] for row in range(self.rows)]:
