@@ -9,7 +9,7 @@ RUN python -m venv /opt/myxtts \
 
 FROM python:3.12-slim
 COPY --from=build /opt/myxtts /opt/myxtts
-RUN useradd --system --uid 10001 --no-create-home myxtts && mkdir /data && chown myxtts /data
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin myxtts && mkdir /data && chown myxtts /data
 USER 10001
 ENV PATH=/opt/myxtts/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
 VOLUME /data

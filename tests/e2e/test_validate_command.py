@@ -12,7 +12,8 @@ def test_five_parts_pass_on_simulated_gpus_and_each_says_what_it_measured() -> N
     assert "All 5 parts passed." in result.stdout
     assert result.stdout.endswith(
         "CPU devices stood for the GPUs: no real GPU was checked.\n"
-        "Next: python train_main.py --train-data MY_FOLDER --data-gpu 0 --model-gpu 1 --simulate-gpus 2\n"
+        "Next: python train_main.py --train-data MY_FOLDER --data-gpu 0 --model-gpu 1 --simulate-gpus 2 "
+        "--model-size tiny\n"
     )
     stages = ("codec", "gpt", "decoder")
     for number, measured in enumerate(
