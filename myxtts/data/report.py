@@ -55,7 +55,7 @@ def report_lines(report: dict[str, Any], refused_path: str) -> list[str]:
     lines = [
         f"kept {report['clips']} clips, {report['hours']:.2f} hours ({report['format']})",
         f"length {low:g} to {high:g} s, mean {mean:g} s",
-        f"speakers: {len(report['speakers'])}: {_first(report['speakers'])}",
+        f"speakers ({len(report['speakers'])}): {_first(report['speakers'])}",
         f"languages: {_first(report['languages'])}",
     ]
     histogram = {int(second): count for second, count in report["length_histogram_seconds"].items()}

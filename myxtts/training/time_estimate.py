@@ -1,7 +1,7 @@
 """How long a stage takes on a CPU, from the settings and the speed at which it multiplies; TensorFlow is not needed.
 
-The operations that a parameter takes for each second of speech were measured on one kind of CPU (half an hour of one
-voice, size tiny, docs/results.md), so that another size or machine may be off by a factor of two. Nothing was measured
+The operations that a parameter takes for each second of speech were measured on two CPUs (half an hour of one voice,
+size tiny and the built-in voice's), so that another size or machine may be off by a factor of two. Nothing was measured
 on a GPU, and no recipe with HiFi-GAN on a CPU: those have no estimate.
 """
 
@@ -18,26 +18,25 @@ from myxtts.training.memory_estimate import FRAMES_PER_SECOND, SEGMENT_FRAMES
 from myxtts.training.recipes import recipe_for, with_batches_of
 from myxtts.training.stages.spec import StageSpec
 
-_OPERATIONS = {"dvae": 510.0, "gpt": 410.0, "mel_decoder": 770.0}
+_OPERATIONS = {"dvae": 255.0, "gpt": 205.0, "mel_decoder": 385.0}
 """Of training, forth and back, for each parameter and second of speech, by the part that a stage is for."""
-_SIDE = 512
+_SIDE, _MATRICES = 64, 256
 _MEASURED_S = 0.3
 
 
 def measured_speed() -> float:
-    """Operations of a CPU-second, by multiplying matrices for a third of one.
+    """Operations of a CPU-second, by multiplying matrices for a third of one; other load changes little.
 
-    By the fastest tenth of the products: where other processes hold a core, the library's threads spin as they wait for
-    each other, which counts as CPU time.
+    They are as small as one thread multiplies alone: threads that wait for each other on a busy machine spin, which
+    counts as CPU time.
     """
-    matrix = np.ones((_SIDE, _SIDE), np.float32)
-    matrix @ matrix  # starts the library's threads
-    took_s: list[float] = []
-    while sum(took_s) < _MEASURED_S:
-        began = time.process_time()
-        matrix @ matrix
-        took_s.append(time.process_time() - began)
-    return 2 * _SIDE**3 / sorted(took_s)[len(took_s) // 10]
+    matrices = np.ones((_MATRICES, _SIDE, _SIDE), np.float32)
+    matrices @ matrices  # loads the library
+    began, rounds = time.process_time(), 0
+    while (spent := time.process_time() - began) < _MEASURED_S:
+        matrices @ matrices
+        rounds += 1
+    return 2 * _SIDE**3 * _MATRICES * rounds / spent
 
 
 def batches_of(config: XTTSConfig, spec: StageSpec, clips: int, seconds: float) -> int:

@@ -30,7 +30,7 @@ def test_the_report_says_what_the_corpus_holds(corpus: Path, capsys: pytest.Capt
     shown = capsys.readouterr().out
     for part in (
         "kept 11 clips, 0.00 hours (ljspeech)",
-        "speakers: 1: voices 11",
+        "speakers (1): voices 11",
         "refused 1 (8.3%)",
         "not audio",
         "refused.jsonl",

@@ -6,6 +6,7 @@ Times are long beside what waking a sleeper takes on a busy machine.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ def test_data_work_on_the_model_s_own_device_is_not_charged_with_the_update_befo
     assert seen.phases["process"].busy == pytest.approx(0.5, abs=0.07)
     assert seen.phases["train"].ms_per_batch == pytest.approx(1000 * STEP_S, rel=0.15)
     assert "of the time with data work that a second GPU could take over" in str(diagnose(seen))
+    on_a_cpu = replace(seen, data_devices=("/CPU:0",), model_devices=("/CPU:0",), device_busy={"/CPU:0": 1.0})
+    assert str(diagnose(on_a_cpu)).rstrip(".").endswith("of the time with data work")
 
 
 def test_the_fastest_copy_tells_how_long_the_others_have_waited() -> None:
